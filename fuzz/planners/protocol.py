@@ -1,0 +1,91 @@
+"""What travels between kvfuzz and a worker: length-prefixed msgpack over two private pipes.
+
+Standard output stays free for whatever vLLM or an overlay prints. Both sides load this file, under whatever
+interpreter they run, so it needs msgspec only.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from oracles.case import Case
+from oracles.plan import Outcome
+
+PROTOCOL = 1
+MAX_MESSAGE_BYTES = 64 * 2**20
+"""A plan of 10,000 layers takes about 5 MiB; more is a worker gone wrong."""
+
+OUT_OF_MEMORY_EXIT = 77
+"""Exit status by which a worker says that the planner met its memory limit."""
+
+Depth = Literal["group", "all"]
+
+
+class Hello(Struct, frozen=True, kw_only=True, tag="hello"):
+    """First message of a worker.
+
+    ``fields`` maps each kind the tree knows to the case fields it can express. ``capabilities`` names what
+    its planner does, from which a rule set is chosen.
+    """
+
+    protocol: int
+    version: str
+    python: str
+    planner_module: str
+    planner_file: str
+    replication_field: Literal["dcp_sharded", "dcp_replicated", ""]
+    generation: Literal["packed", "tuples"]
+    capabilities: tuple[str, ...]
+    fields: dict[str, tuple[str, ...]]
+    import_seconds: float
+    resident_bytes: int
+    baseline_bytes: int
+
+
+class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
+    """Sent instead of Hello when the tree cannot be imported or an overlay raises."""
+
+    error: str
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """One case: how deep to plan it, and whether to plan it twice (law G9)."""
+
+    number: int
+    case: Case
+    depth: Depth = "all"
+    twice: bool = False
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """The outcome of one ask.
+
+    ``changed`` names inputs that the call altered (law G10). ``second`` is the outcome of planning again,
+    when that differs from the first. ``seconds`` is CPU time inside vLLM's calls.
+    """
+
+    number: int
+    outcome: Outcome
+    changed: tuple[str, ...] = ()
+    second: Outcome | None = None
+    seconds: float = 0.0
+
+
+_HEADER = struct.Struct("<I")
+HEADER_BYTES = _HEADER.size
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def pack(message: Struct) -> bytes:
+    """One framed message."""
+    body = _ENCODER.encode(message)
+    return _HEADER.pack(len(body)) + body
+
+
+def body_length(header: bytes) -> int:
+    """Bytes that follow a frame's header."""
+    return int(_HEADER.unpack(header)[0])
