@@ -32,7 +32,8 @@ Bytes = Annotated[int, Meta(ge=1, le=2**50)]
 Text = Annotated[str, Meta(min_length=1, max_length=256)]
 Fraction = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,5}/[1-9][0-9]{0,5}$")]
 DType = Literal[
-    "float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int16", "int8", "uint8"
+    "float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2",
+    "int64", "int32", "int16", "int8", "uint8",
 ]  # fmt: skip
 Layout = Literal["LBHNC", "LBNHC", "LHBNC", "BLHNC", "BLNHC", "BHLNC"]
 Mode = Literal["sharded", "replicated", "recurrent"]
@@ -44,7 +45,8 @@ class CaseError(ValueError):
 
 def _intern_defaults(value: Struct) -> None:
     """Makes fields that *equal* their default *be* it: msgspec leaves out defaults by identity, and a case
-    that states one must have the id of a case that does not."""
+    that states one must have the id of a case that does not.
+    """
     for name, default in _large_defaults(type(value)):
         held = getattr(value, name)
         if held is not default and held == default:
@@ -57,8 +59,7 @@ def _large_defaults(cls: type[Struct]) -> tuple[tuple[str, Any], ...]:
     return tuple(
         (field.name, field.default)
         for field in structs.fields(cls)
-        if isinstance(field.default, str | tuple | Struct)
-        or (isinstance(field.default, int) and field.default > 256)
+        if isinstance(field.default, str | tuple | Struct) or (isinstance(field.default, int) and field.default > 256)
     )
 
 
@@ -108,7 +109,8 @@ class AttentionSpec(LayerSpec, frozen=True, kw_only=True, omit_defaults=True):
 
 class FullSpec(AttentionSpec, frozen=True, kw_only=True, omit_defaults=True, tag="full"):
     """Full attention. ``sliding_window`` or ``attention_chunk_size`` record a layer that is only *computed*
-    locally while its cache is allocated for the whole sequence."""
+    locally while its cache is allocated for the whole sequence.
+    """
 
     sliding_window: Tokens | None = None
     attention_chunk_size: Tokens | None = None
@@ -182,7 +184,9 @@ class EncoderOnlySpec(AttentionSpec, frozen=True, kw_only=True, omit_defaults=Tr
 class MambaSpec(LayerSpec, frozen=True, kw_only=True, omit_defaults=True, tag="mamba"):
     """Recurrent state: ``shapes`` and ``dtypes`` of its tensors; one page holds one whole state."""
 
-    shapes: Annotated[tuple[Annotated[tuple[Count, ...], Meta(min_length=1, max_length=8)], ...], Meta(min_length=1, max_length=8)]
+    shapes: Annotated[
+        tuple[Annotated[tuple[Count, ...], Meta(min_length=1, max_length=8)], ...], Meta(min_length=1, max_length=8)
+    ]
     dtypes: Annotated[tuple[DType, ...], Meta(min_length=1, max_length=8)]
     page_size_padded: Bytes | None = None
     mamba_type: Text = "MAMBA2"
@@ -199,9 +203,7 @@ Spec = (
 )  # fmt: skip
 """Every kind that vLLM 0.32 and 0.33 know."""
 
-SPEC_CLASSES: dict[str, type[LayerSpec]] = {
-    str(cls.__struct_config__.tag): cls for cls in Spec.__args__
-}
+SPEC_CLASSES: dict[str, type[LayerSpec]] = {str(cls.__struct_config__.tag): cls for cls in Spec.__args__}
 
 
 class Layer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -326,18 +328,14 @@ def keep_layers(case: Case, layers: list[Layer]) -> Case:
     return build_case([(layer, case.specs[layer.spec]) for layer in layers], case.settings, case.provenance)
 
 
-def build_case(
-    layers: list[tuple[Layer, Spec]], settings: Settings, provenance: Provenance | None = None
-) -> Case:
+def build_case(layers: list[tuple[Layer, Spec]], settings: Settings, provenance: Provenance | None = None) -> Case:
     """A case from (layer, spec) pairs; each layer's ``spec`` index is set here."""
     table: dict[Spec, int] = {}
     numbered = [
         layer if layer.spec == (at := table.setdefault(spec, len(table))) else structs.replace(layer, spec=at)
         for layer, spec in layers
     ]
-    return Case(
-        specs=tuple(table), layers=tuple(numbered), settings=settings, provenance=provenance or Provenance()
-    )
+    return Case(specs=tuple(table), layers=tuple(numbered), settings=settings, provenance=provenance or Provenance())
 
 
 def canonical(case: Case) -> bytes:
@@ -400,16 +398,14 @@ def load_case(data: bytes) -> Case:
         raise CaseError(f"file: not a case ({error})") from None
     for at, layer in enumerate(case.layers):
         if layer.spec >= len(case.specs):
-            raise CaseError(
-                f"layers[{at}].spec: {layer.spec} points past the table of {len(case.specs)} specs"
-            )
+            raise CaseError(f"layers[{at}].spec: {layer.spec} points past the table of {len(case.specs)} specs")
     case = keep_layers(case, list(case.layers))
     check_case(case)
     return case
 
 
 def _plain(message: str) -> str:
-    """msgspec's ``Expected … - at `$.specs[0].x``` as ``specs[0].x: expected …``."""
+    """The library's ``Expected … - at `$.specs[0].x``` as ``specs[0].x: expected …``."""
     what, _, where = message.partition(" - at ")
     field = where.strip("`").removeprefix("$.").removeprefix("$") or "file"
     return f"{field}: {what[:1].lower()}{what[1:]}"
@@ -436,9 +432,7 @@ def check_case(case: Case) -> None:
             raise CaseError(f"layers[{at}].name: {layer.name!r} stands twice; layer names are unique")
         seen.add(layer.name)
         if layer.stage not in served:
-            raise CaseError(
-                f"layers[{at}].stage: no worker serves stage {layer.stage}; add one to settings.workers"
-            )
+            raise CaseError(f"layers[{at}].stage: no worker serves stage {layer.stage}; add one to settings.workers")
     for field, text in (
         ("provenance.title", case.provenance.title),
         ("provenance.source", case.provenance.source),

@@ -69,9 +69,7 @@ def state_bytes(spec: AttentionSpec) -> int:
 def content_bytes(spec: LayerSpec) -> int:
     """Bytes of a page that hold something."""
     if isinstance(spec, MambaSpec):
-        return sum(
-            math.prod(shape) * DTYPE_BYTES[dtype] for shape, dtype in zip(spec.shapes, spec.dtypes, strict=True)
-        )
+        return sum(math.prod(shape) * DTYPE_BYTES[dtype] for shape, dtype in zip(spec.shapes, spec.dtypes, strict=True))
     assert isinstance(spec, AttentionSpec)
     heads = spec.num_kv_heads if spec.num_head_slots is None else spec.num_head_slots
     return heads * states_per_block(spec) * state_bytes(spec)

@@ -88,7 +88,6 @@ class Capacity(Struct, frozen=True, kw_only=True, omit_defaults=True):
     concurrency: float
     model_len: int
     request_blocks: tuple[int, ...] = ()
-    bytes_per_block: tuple[int, ...] = ()
 
 
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -101,7 +101,8 @@ class _Annotators:
 
     def run_on_all(self, config: Any, specs: dict[str, Any], groups: list[Any]) -> None:
         """Marks the draft groups of the whole map. A part that took a path without annotation (one uniform
-        group) still needs its mark, so the annotator runs whether or not a part called it."""
+        group) still needs its mark, so the annotator runs whether or not a part called it.
+        """
         for name, function in self._held.items():
             kwargs = dict(self._called.get(name, {}))
             args = kwargs.pop("*", ())
@@ -111,9 +112,7 @@ class _Annotators:
             function(config, specs, groups, *args, **kwargs)
 
 
-def _replace(
-    planner: ModuleType, name: str, decorate: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> None:
+def _replace(planner: ModuleType, name: str, decorate: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """Decorates ``planner.name`` there and in every module of vLLM that has already taken it by name."""
     original = getattr(planner, name)
     decorated = decorate(original)

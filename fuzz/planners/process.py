@@ -107,7 +107,7 @@ class Worker:
         os.set_blocking(self._write_fd, False)
         os.set_blocking(self._read_fd, False)
         self._buffer = bytearray()
-        self._tail: collections.deque[bytes] = collections.deque(maxlen=64)
+        self._tail: collections.deque[bytes] = collections.deque(maxlen=16)
         self._drain = threading.Thread(target=self._drain_output, daemon=True)
         self._drain.start()
 
@@ -118,9 +118,9 @@ class Worker:
             self._tail.append(chunk)
 
     def tail(self) -> str:
-        """The last lines that the process printed."""
+        """The end of what the process printed."""
         text = b"".join(self._tail).decode(errors="replace")
-        return "\n".join(text.splitlines()[-12:])[-2000:]
+        return "\n".join(text.splitlines()[-60:])[-4000:]
 
     def hello(self) -> Hello:
         """Waits for the first message. Raises PlannerError when the tree cannot be used."""
@@ -310,9 +310,7 @@ class Planner:
         return self._hello
 
     def _serve(self, questions: list[Question]) -> list[Answer]:
-        asks = [
-            Ask(number=next(self._numbers), case=q.case, depth=q.depth, twice=q.twice) for q in questions
-        ]
+        asks = [Ask(number=next(self._numbers), case=q.case, depth=q.depth, twice=q.twice) for q in questions]
         answers: list[Answer] = []
         while len(answers) < len(asks):
             self._ensure()

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
-import msgspec
-
 from fuzz.planners.protocol import Answer, Ask
 from fuzz.planners.tree import Tree
 from fuzz.planners.tree_config import changed_settings
@@ -254,9 +252,8 @@ def valid(read: Callable[..., Any], *args: Any) -> Any:
     except MemoryError:
         raise
     except Exception as error:
-        # The answer is judged, not ours: a missing attribute or a wrong type is the planner's.
-        detail = "" if isinstance(error, msgspec.ValidationError | AttributeError | TypeError) else ""
-        raise InvalidPlan(f"{type(error).__name__}: {error}{detail}"[:500]) from error
+        # Reading is strict and side-effect free: a missing attribute or a wrong type is the planner's.
+        raise InvalidPlan(f"{type(error).__name__}: {error}"[:500]) from error
 
 
 def refusal(error: BaseException, stage: Stage) -> Refusal:

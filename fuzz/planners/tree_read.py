@@ -49,9 +49,7 @@ def read_groups(
     return tuple(_read_group(group, table, specs, dcp, span_of) for group in groups)
 
 
-def _read_group(
-    group: Any, table: Table, specs: Specs, dcp: int, span_of: Callable[[Any, int], int] | None
-) -> Group:
+def _read_group(group: Any, table: Table, specs: Specs, dcp: int, span_of: Callable[[Any, int], int] | None) -> Group:
     spec = group.kv_cache_spec
     layers = names(group.layer_names)
     extra: dict[str, str] = {}

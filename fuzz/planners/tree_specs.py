@@ -182,12 +182,12 @@ class Specs:
             if hasattr(obj, name):
                 used.add(name)
                 facts[field.name] = self._from_tree(getattr(obj, name))
-        for field in dataclasses.fields(obj):
-            if field.name in used or field.name in NEVER_LOST:
+        for fact in dataclasses.fields(obj):
+            if fact.name in used or fact.name in NEVER_LOST:
                 continue
-            value = getattr(obj, field.name)
-            if value != field.default:
-                extra[field.name] = repr(value)[:200]
+            value = getattr(obj, fact.name)
+            if value != fact.default:
+                extra[fact.name] = repr(value)[:200]
         return msgspec.convert(facts, type=Spec, strict=True), extra
 
     @staticmethod

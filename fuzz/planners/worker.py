@@ -21,7 +21,8 @@ from typing import Any, BinaryIO
 
 def load_package(name: str, library: Path) -> None:
     """Imports package ``name`` from ``library`` without putting that folder on the path: it may be a
-    site-packages whose other contents must not meet this interpreter."""
+    site-packages whose other contents must not meet this interpreter.
+    """
     init = library / name / "__init__.py"
     spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[str(init.parent)])
     assert spec is not None and spec.loader is not None
@@ -75,9 +76,11 @@ def apply_overlays(overlays: list[str], planner: ModuleType) -> None:
 
 def resident_bytes() -> int:
     """Memory of this process that is in RAM."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if (
-        Path("/proc/self/statm").exists()
-    ) else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return (
+        int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        if (Path("/proc/self/statm").exists())
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    )
 
 
 def private_bytes() -> int:

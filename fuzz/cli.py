@@ -1,0 +1,295 @@
+"""The command ``kvfuzz``. Exit codes: 0 no finding · 1 finding · 2 usage or set-up · 3 infrastructure."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console
+
+from fuzz import corpus
+from fuzz.doctor import examine, show_examined
+from fuzz.known import KnownError, read_known
+from fuzz.pair import Pair, choose_contract
+from fuzz.planners.address import AddressError, Contract
+from fuzz.planners.fetch import FetchError
+from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner, PlannerError, Question
+from fuzz.planners.trees import Config, Launch, open_launch, read_config
+from fuzz.replay_cases import replay_all, show_replayed
+from fuzz.report import plans
+from fuzz.store import DEFAULT_FOLDER, Store, is_identity, read_case
+from oracles.case import Case, CaseError, json_schema
+from oracles.laws import LAWS
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich",
+    help="Differential fuzzing of vLLM's KV-cache planner. Start with `kvfuzz run`.",
+)  # fmt: skip
+corpus_app = typer.Typer(no_args_is_help=True, help="Look at the corpus.")
+app.add_typer(corpus_app, name="corpus")
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")]
+Unpatched = Annotated[str, typer.Option(help="Address of the planner to compare with.")]
+Patched = Annotated[str, typer.Option(help="Address of the planner under test.")]
+ContractFlag = Annotated[
+    str | None, typer.Option(help="native or isolate; default: what the patched planner promises.")
+]
+Deadline = Annotated[float, typer.Option("--deadline", min=0.1, help="Seconds a planner has for one case.")]
+MemoryGiB = Annotated[float, typer.Option("--memory-gib", min=0.1, help="GiB a worker may grow by.")]
+StoreFlag = Annotated[Path, typer.Option("--store", help="Folder for findings and their cases.")]
+
+
+class Failure(Exception):
+    """Ends the command with a message and an exit code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def out() -> Console:
+    """Where results go."""
+    return Console(highlight=False)
+
+
+def err() -> Console:
+    """Where progress and errors go."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
+
+
+def launch(address: str, config: Config) -> Launch:
+    """Resolves an address. Raises AddressError and FetchError."""
+    return open_launch(address, config)
+
+
+def to_contract(text: str | None) -> Contract | None:
+    """A contract by name. Raises Failure."""
+    if text is None or text == "native" or text == "isolate":
+        return text  # type: ignore[return-value]
+    raise Failure(f"--contract {text!r}: is not a contract; choose native or isolate", 2)
+
+
+def duration(text: str) -> float:
+    """Seconds from ``60``, ``60s``, ``2m`` or ``1h``. Raises Failure."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text)
+    if not found:
+        raise Failure(f"--time {text!r}: is not a duration; write 60s, 2m or 1h", 2)
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
+
+
+def open_pair(unpatched: str, patched: str, contract: str | None, deadline: float, memory_gib: float) -> Pair:
+    """Resolves both addresses and the contract; nothing is started yet."""
+    config = read_config(Path.cwd())
+    before, after = launch(unpatched, config), launch(patched, config)
+    return Pair(
+        before, after, choose_contract(to_contract(contract), after),
+        case_seconds=deadline, memory=int(memory_gib * 2**30),
+    )  # fmt: skip
+
+
+def find_case(text: str, store: Store) -> Case:
+    """A case by file, by ``-`` for standard input, or by id from the store or the corpus. Raises CaseError."""
+    if text == "-":
+        return read_case(Path("/dev/stdin"))
+    path = Path(text)
+    if is_identity(text) and not path.exists():
+        found = store.load(text) or corpus.find(text)
+        if found is None:
+            raise CaseError(f"{text}: no case of that id in {store.folder} or the corpus")
+        return found
+    return read_case(path)
+
+
+@app.command()
+def run(
+    unpatched: Unpatched = "installed",
+    patched: Patched = "installed+isolate",
+    time_: Annotated[str | None, typer.Option("--time", help="How long: 60s, 2m, 1h.")] = None,
+    cases: Annotated[int | None, typer.Option(min=0, help="How many cases to draw.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Where drawing starts; random when not given.")] = None,
+    contract: ContractFlag = None,
+    with_corpus: Annotated[bool, typer.Option("--corpus/--no-corpus", help="Ask the corpus first.")] = True,
+    deadline: Deadline = CASE_SECONDS,
+    memory_gib: MemoryGiB = MEMORY_BYTES / 2**30,
+    store: StoreFlag = DEFAULT_FOLDER,
+    json: JsonFlag = False,
+) -> None:
+    """Draw cases, ask both planners, judge, and tell what was found."""
+    from fuzz.campaign import Plan
+    from fuzz.campaign import run as campaign
+    from fuzz.report import terminal
+
+    seconds = duration(time_) if time_ is not None else None
+    if seconds is None and cases is None:
+        seconds = 60.0
+    known = read_known(corpus.folder() / "known.toml", datetime.date.today())
+    begun = time.monotonic()
+    console = err() if json else out()
+    console.print(f"kvfuzz: comparing [bold]{unpatched}[/] with [bold]{patched}[/]; starting both planners …")
+    pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
+    plan = Plan(
+        seed=secrets.randbelow(2**32) if seed is None else seed, seconds=seconds, cases=cases,
+        corpus=tuple(case for _, case in corpus.load_all()) if with_corpus else (),
+    )  # fmt: skip
+    try:
+        report = terminal.follow(campaign(pair, plan, Store(store), known), console, seconds, cases)
+    finally:
+        pair.close()
+    if json:
+        print_json(report)
+    else:
+        terminal.show_report(report, console, replay_arguments(unpatched, patched, contract))
+        console.print(f"[dim]whole command: {time.monotonic() - begun:.1f} s[/]")
+    raise typer.Exit(1 if report.failed else 0)
+
+
+def replay_arguments(unpatched: str, patched: str, contract: str | None) -> str:
+    """The options that ``kvfuzz replay`` needs to ask the same planners; empty for the defaults."""
+    parts = []
+    if unpatched != "installed":
+        parts.append(f" --unpatched {unpatched}")
+    if patched != "installed+isolate":
+        parts.append(f" --patched {patched}")
+    if contract is not None:
+        parts.append(f" --contract {contract}")
+    return "".join(parts)
+
+
+@app.command()
+def plan(
+    file: Annotated[str, typer.Argument(help="A case file, a case id, or - for standard input.")],
+    planner: Annotated[list[str] | None, typer.Option(help="Address; give it several times to compare.")] = None,
+    deadline: Deadline = CASE_SECONDS,
+    memory_gib: MemoryGiB = MEMORY_BYTES / 2**30,
+    store: StoreFlag = DEFAULT_FOLDER,
+    json: JsonFlag = False,
+) -> None:
+    """Plan one case with each planner and show the groups side by side."""
+    case = find_case(file, Store(store))
+    config = read_config(Path.cwd())
+    addresses = planner or ["installed", "installed+isolate"]
+    planners = [
+        Planner(launch(address, config), case_seconds=deadline, memory=int(memory_gib * 2**30)) for address in addresses
+    ]
+    try:
+        waiting = [(one, one.start(), one.submit([Question(case)])) for one in planners]
+        results = [
+            plans.Planned(
+                address=one.address, revision=one.launch.revision, hello=hello.result(),
+                outcome=answer.result()[0].outcome,
+            )
+            for one, hello, answer in waiting
+        ]  # fmt: skip
+    finally:
+        for one in planners:
+            one.close()
+    if json:
+        print_json(plans.as_json(case, results))
+        return
+    plans.show_case(case, out())
+    plans.show_plans(case, results, out())
+
+
+@app.command()
+def replay(
+    what: Annotated[str, typer.Argument(help="A case id, a case file, or all (stored findings and corpus).")],
+    unpatched: Unpatched = "installed",
+    patched: Patched = "installed+isolate",
+    contract: ContractFlag = None,
+    deadline: Deadline = CASE_SECONDS,
+    memory_gib: MemoryGiB = MEMORY_BYTES / 2**30,
+    store: StoreFlag = DEFAULT_FOLDER,
+    json: JsonFlag = False,
+) -> None:
+    """Ask both planners again: FIXED when the patched planner keeps every law, FAILED when not, ERROR otherwise."""
+    place = Store(store)
+    if what == "all":
+        chosen = [*((str(p), c) for p, c in corpus.load_all()), *((r, c) for r, c in place.cases())]
+    else:
+        chosen = [(what, find_case(what, place))]
+    pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
+    known = read_known(corpus.folder() / "known.toml", datetime.date.today())
+    try:
+        pair.start()
+        report = replay_all(pair, chosen, known)
+    finally:
+        pair.close()
+    if json:
+        print_json(report)
+    else:
+        show_replayed(report, out(), details=what != "all")
+    raise typer.Exit(1 if report.failed else 3 if report.errors else 0)
+
+
+@app.command()
+def doctor(
+    planner: Annotated[list[str] | None, typer.Option(help="Address to examine; several times for more.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Start each planner and tell what it is, what it knows, and what to do when it does not start."""
+    config = read_config(Path.cwd())
+    addresses = planner or ["installed", "installed+isolate", *sorted(config.planners)]
+    report = examine(addresses, config)
+    if json:
+        print_json(report)
+    else:
+        show_examined(report, out())
+    raise typer.Exit(0 if report.healthy else 3)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a case file."""
+    print_json(json_schema())
+
+
+@app.command()
+def laws(json: JsonFlag = False) -> None:
+    """List the laws: what every correct plan has, and why."""
+    rows = [{"name": x.name, "text": x.text, "reason": x.reason, "severity": x.severity} for x in LAWS.values()]
+    if json:
+        print_json({"laws": rows})
+        return
+    for row in rows:
+        out().print(f"[bold]{row['name']}[/] {row['text']}\n    [dim]{row['reason']}[/]")
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Prints an error and exits."""
+    err().print(f"[bold red]kvfuzz:[/] {message}", markup=True, soft_wrap=True)
+    raise SystemExit(code)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    from rich.markup import escape
+
+    try:
+        app(standalone_mode=True)
+    except (CaseError, AddressError, KnownError) as error:
+        fail(escape(str(error)), 2)
+    except Failure as error:
+        fail(escape(str(error)), error.code)
+    except FetchError as error:
+        fail(escape(str(error)), 2)
+    except PlannerError as error:
+        fail(f"{escape(str(error))}\n[dim]`kvfuzz doctor` examines each planner.[/]", 3)
+    except BrokenPipeError:
+        os._exit(0)  # the reader of our output has gone
+
+
+if __name__ == "__main__":
+    main()

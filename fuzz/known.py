@@ -1,0 +1,68 @@
+"""``corpus/known.toml``: findings that are known, why, and until when. Counted and shown, never hidden."""
+
+from __future__ import annotations
+
+import datetime
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+
+class KnownError(ValueError):
+    """A known.toml that cannot be used: names the file, the entry and the remedy."""
+
+
+class Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One known fault: the fingerprint of its finding, why it stands, where it is discussed, when to look again."""
+
+    fingerprint: Annotated[str, Meta(pattern=r"^[0-9a-f]{8}$")]
+    reason: Annotated[str, Meta(min_length=1, max_length=1000)]
+    url: Annotated[str, Meta(max_length=400)] = ""
+    expires: datetime.date
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    known: list[Known] = []
+
+
+class KnownFindings:
+    """The known findings by fingerprint."""
+
+    def __init__(self, entries: list[Known]) -> None:
+        self._entries = {entry.fingerprint: entry for entry in entries}
+
+    def covers(self, fingerprint: str) -> bool:
+        """Whether a finding is known."""
+        return fingerprint in self._entries
+
+    def met(self, fingerprints: set[str]) -> tuple[Known, ...]:
+        """The entries that a run met."""
+        return tuple(e for f, e in self._entries.items() if f in fingerprints)
+
+
+def read_known(path: Path, today: datetime.date) -> KnownFindings:
+    """Reads known.toml; no file means no known findings.
+
+    Raises:
+        KnownError: not readable, a wrong field, an entry that stands twice, or one that has expired.
+    """
+    if not path.is_file():
+        return KnownFindings([])
+    try:
+        entries = msgspec.convert(tomllib.loads(path.read_text()), type=_File).known
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, msgspec.ValidationError) as error:
+        raise KnownError(f"{path}: {error}") from None
+    seen: set[str] = set()
+    for entry in entries:
+        if entry.fingerprint in seen:
+            raise KnownError(f"{path}: {entry.fingerprint} stands twice; delete one of the entries")
+        seen.add(entry.fingerprint)
+        if entry.expires < today:
+            raise KnownError(
+                f"{path}: {entry.fingerprint} expired on {entry.expires}; look whether the fault still stands, "
+                "then renew the date or delete the entry"
+            )
+    return KnownFindings(entries)

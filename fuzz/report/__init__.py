@@ -1,0 +1,1 @@
+"""Reports: consumers of a campaign's events. The campaign knows none of them."""

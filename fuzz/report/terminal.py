@@ -1,0 +1,164 @@
+"""A run as seen in a terminal; in a CI log, a line now and then instead of a live display."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fuzz.campaign import Event, Finished, Found, Progressed, Report, Started, Witness
+from oracles.law import LAWS
+
+LOG_EVERY_SECONDS = 10.0
+"""Where there is no terminal to draw on."""
+
+COLOURS = {
+    "agree": "green", "fixed": "cyan", "regression": "bold red", "unfixed": "yellow",
+    "dispute": "magenta", "inconclusive": "dim",
+}  # fmt: skip
+WORDS = {
+    "agree": "agree", "fixed": "fixed by the patch", "regression": "regression", "unfixed": "unfixed",
+    "dispute": "dispute", "inconclusive": "inconclusive",
+}  # fmt: skip
+
+
+def follow(events: Iterable[Event], console: Console, seconds: float | None, cases: int | None) -> Report:
+    """Shows events as they come and returns the final report."""
+    if console.is_terminal:
+        with Live(console=console, refresh_per_second=4, transient=True) as live:
+            return _consume(events, console, seconds, cases, live)
+    return _consume(events, console, seconds, cases, None)
+
+
+def _consume(
+    events: Iterable[Event], console: Console, seconds: float | None, cases: int | None, live: Live | None
+) -> Report:
+    last = time.monotonic()
+    for event in events:
+        if isinstance(event, Started):
+            for planner in event.planners:
+                revision = f" ({planner.revision})" if planner.revision else ""
+                console.print(
+                    f"  [bold]{planner.role:<9}[/] {escape(planner.address)}: vLLM {escape(planner.version)}"
+                    f"{escape(revision)}, ready in {planner.start_seconds:.1f} s"
+                )
+            console.print(f"  contract  [bold]{event.contract}[/], seed {event.seed}")
+        elif isinstance(event, Found):
+            _show_found(event.witness, console)
+        elif isinstance(event, Progressed):
+            line = _progress_line(event, seconds, cases)
+            if live is not None:
+                live.update(line)
+            elif time.monotonic() - last >= LOG_EVERY_SECONDS:
+                last = time.monotonic()
+                console.print(line)
+        elif isinstance(event, Finished):
+            return event.report
+    raise RuntimeError("the campaign ended without a report")
+
+
+def _progress_line(event: Progressed, seconds: float | None, cases: int | None) -> Text:
+    rate = event.cases / event.seconds if event.seconds else 0.0
+    left = f"{max(0.0, seconds - event.seconds):3.0f} s left" if seconds is not None else (
+        f"{event.cases}/{cases} cases" if cases is not None else f"{event.seconds:.0f} s"
+    )  # fmt: skip
+    share = event.planner_seconds / event.seconds / 2 if event.seconds else 0.0
+    text = Text(f"  {left} · {event.cases:,} cases · {rate:.0f}/s · ")
+    for name, count in event.verdicts.items():
+        if count:
+            text.append(f"{count:,} {WORDS[name]}", style=COLOURS[name]).append(" · ")
+    return text.append(f"{event.distinct} distinct findings · planners busy {share:.0%}")
+
+
+def _show_found(witness: Witness, console: Console) -> None:
+    colour = COLOURS[witness.verdict]
+    known = " (known)" if witness.known else ""
+    console.print(
+        f"  [{colour}]{WORDS[witness.verdict]}{known}[/] {witness.law} {witness.fingerprint} · "
+        f"{escape(witness.planner)}: {escape(witness.summary)}",
+        soft_wrap=True,
+    )
+
+
+def show_report(report: Report, console: Console, address_arguments: str) -> None:
+    """The end of a run: verdict counts, each finding with one sentence and the line that runs it again."""
+    console.print()
+    table = Table(title="Verdicts", title_justify="left", show_header=False, box=None, padding=(0, 2))
+    for name, count in report.verdicts.items():
+        if count or name in ("agree", "fixed"):
+            table.add_row(
+                f"[{COLOURS[name]}]{WORDS[name]}[/]",
+                f"{count:,}",
+                _meaning(name),
+            )
+    console.print(table)
+    for reason, count in sorted(report.inconclusive.items(), key=lambda item: -item[1]):
+        console.print(f"    inconclusive: {count:,} × {escape(reason)}")
+    fixed = [w for w in report.findings if w.verdict == "fixed" and not w.known]
+    known = [w for w in report.findings if w.known]
+    open_ = [w for w in report.findings if w.verdict != "fixed" and not w.known]
+    _section(console, "Findings", "what needs someone's attention", open_, address_arguments)
+    _section(console, "Fixed by the patch", "broken by the unpatched planner, kept by the patched one", fixed,
+             address_arguments)  # fmt: skip
+    if known:
+        console.print(f"\n[bold]Known[/]: met {len(known)} known fault(s)")
+        for witness in known:
+            console.print(f"  {witness.law} {witness.fingerprint} {escape(witness.summary)}", soft_wrap=True)
+    console.print()
+    console.print(
+        f"{report.cases:,} cases in {report.seconds:.1f} s ({report.cases_per_second:.0f} cases/s), "
+        f"{report.corpus_cases} of them from the corpus; seed {report.seed}"
+    )
+    console.print(f"[bold]{escape(conclusion(report))}[/]")
+
+
+def conclusion(report: Report) -> str:
+    """One sentence for the whole run."""
+    open_ = [w for w in report.findings if w.verdict != "fixed" and not w.known]
+    fixed = [w for w in report.findings if w.verdict == "fixed"]
+    known = sum(w.known for w in report.findings)
+    also = f"; {known} known fault(s) met" if known else ""
+    if open_:
+        worst = open_[0]
+        return f"{len(open_)} finding(s) need attention, first {worst.id}: {worst.summary}{also}"
+    if report.cases == 0:
+        return "No case was planned: nothing is known."
+    gain = f" and fixes {len(fixed)} kind(s) of fault" if fixed else ""
+    return f"Nothing new was found: the patched planner keeps every law checked{gain}{also}."
+
+
+def _meaning(name: str) -> str:
+    return {
+        "agree": "both planners keep every law that applies",
+        "fixed": "only the unpatched planner breaks a law",
+        "regression": "only the patched planner breaks a law",
+        "unfixed": "both break it in the same way",
+        "dispute": "both break it, not in the same way",
+        "inconclusive": "a planner cannot express the case",
+    }[name]
+
+
+def _section(console: Console, title: str, words: str, found: list[Witness], arguments: str) -> None:
+    if not found:
+        return
+    console.print(f"\n[bold]{title}[/] ({words})")
+    for witness in found:
+        text = LAWS[witness.law].text if witness.law in LAWS else "The planner must stay alive."
+        console.print(
+            f"\n  [{COLOURS[witness.verdict]}]{witness.id}[/] {witness.law}, {witness.planner} planner, "
+            f"fingerprint {witness.fingerprint}, seen {witness.seen:,} ×, {witness.layers} layers"
+        )
+        console.print(f"    {escape(_sentence(witness.summary))}", soft_wrap=True)
+        console.print(f"    [dim]law: {escape(text)}[/]", soft_wrap=True)
+        console.print(f"    kvfuzz replay {witness.id}{escape(arguments)}", soft_wrap=True)
+
+
+def _sentence(text: str) -> str:
+    """A summary as a sentence."""
+    ended = text if text.endswith((".", "!", "…")) else f"{text}."
+    return ended[:1].upper() + ended[1:]

@@ -1,0 +1,130 @@
+"""What a run leaves on disk: cases worth keeping, and a record for each finding.
+
+``.kvfuzz/cases/ID.json`` are case files; ``.kvfuzz/findings/ID-FINGERPRINT.json`` say what was wrong, with which
+planners. Every file is written beside its place and renamed into it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from oracles.case import MAX_FILE_BYTES, Case, CaseError, case_id, dump_case, load_case
+from oracles.compare import Finding
+from oracles.law import Contract
+
+DEFAULT_FOLDER = Path(".kvfuzz")
+RECORD_FORMAT = 1
+MAX_RECORD_BYTES = 1 << 20
+_ID = re.compile(r"[0-9a-f]{12}")
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """A finding as stored: the case it was seen on, and how to ask again."""
+
+    format: int
+    id: str
+    finding: Finding
+    contract: Contract
+    unpatched: str
+    patched: str
+
+
+class Store:
+    """A folder of cases and findings."""
+
+    def __init__(self, folder: Path = DEFAULT_FOLDER) -> None:
+        self.folder = folder
+
+    def case_path(self, identity: str) -> Path:
+        """Where a case lies or would lie."""
+        return self.folder / "cases" / f"{identity}.json"
+
+    def keep_case(self, case: Case) -> Path:
+        """Writes a case file, unless it is there already."""
+        path = self.case_path(case_id(case))
+        if not path.is_file():
+            write_whole(path, dump_case(case))
+        return path
+
+    def keep_finding(self, case: Case, finding: Finding, contract: Contract, unpatched: str, patched: str) -> Record:
+        """Writes a finding and its case."""
+        record = Record(
+            format=RECORD_FORMAT, id=case_id(case), finding=finding, contract=contract,
+            unpatched=unpatched, patched=patched,
+        )  # fmt: skip
+        self.keep_case(case)
+        path = self.folder / "findings" / f"{record.id}-{finding.fingerprint}.json"
+        write_whole(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+        return record
+
+    def drop_finding(self, identity: str, fingerprint: str) -> None:
+        """Forgets a witness for which a smaller one was found; its case stays only while another needs it."""
+        (self.folder / "findings" / f"{identity}-{fingerprint}.json").unlink(missing_ok=True)
+        if not any((self.folder / "findings").glob(f"{identity}-*.json")):
+            self.case_path(identity).unlink(missing_ok=True)
+
+    def records(self, identity: str | None = None) -> list[Record]:
+        """All stored findings, or those of one case. Files that are no records are left alone and skipped."""
+        found = []
+        for path in sorted((self.folder / "findings").glob(f"{identity or '*'}-*.json")):
+            if path.stat().st_size > MAX_RECORD_BYTES:
+                continue
+            try:
+                record = msgspec.json.decode(path.read_bytes(), type=Record)
+            except msgspec.DecodeError:
+                continue
+            if record.format == RECORD_FORMAT:
+                found.append(record)
+        return found
+
+    def cases(self) -> list[tuple[str, Case]]:
+        """The cases of all stored findings, by id. Raises CaseError for a file that is no case."""
+        identities = dict.fromkeys(record.id for record in self.records())
+        return [(i, read_case(self.case_path(i))) for i in identities if self.case_path(i).is_file()]
+
+    def load(self, identity: str) -> Case | None:
+        """The case of that id; None when it is not here."""
+        path = self.case_path(identity)
+        return read_case(path) if path.is_file() else None
+
+
+def is_identity(text: str) -> bool:
+    """Whether ``text`` is written like a case id."""
+    return bool(_ID.fullmatch(text))
+
+
+def read_case(path: Path) -> Case:
+    """Reads a case file. Raises CaseError naming the file and the field."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES and path.is_file():
+            raise CaseError(f"file: {path.stat().st_size:,} bytes; a case file has at most {MAX_FILE_BYTES:,}")
+        with path.open("rb") as stream:  # a pipe has no size; do not read past the limit
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise CaseError(f"{path}: cannot be read ({error.strerror})") from None
+    except CaseError as error:
+        raise CaseError(f"{path}: {error}") from None
+    try:
+        return load_case(data)
+    except CaseError as error:
+        raise CaseError(f"{path}: {error}") from None
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file so that readers see all of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+    try:
+        with os.fdopen(fd, "wb") as stream:
+            stream.write(data)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

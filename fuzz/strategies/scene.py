@@ -1,0 +1,110 @@
+"""A *scene* is what all layers of a case share and must agree on; it is drawn before any layer.
+
+A window is kept whole under DCP, a Mamba state's block depends on the cache mode and the model length, a draft
+decides the speculative blocks: drawing these first makes every layer valid the first time.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from fuzz.strategies.source import Source
+from fuzz.strategies.vocabulary import Shape
+
+Policy = Literal["none", "draft", "some", "all"]
+"""Which attention layers are replicated: none, the draft's, any of them by chance, or all."""
+
+BLOCK_SIZES = (16, 32, 64, 128, 256, 8, 48, 4, 1, 544, 1040, 2304, 17)
+"""Tokens. Kernel sizes, those that hybrid models are given (544, 1040, 2304), and the odd ones."""
+
+DCP_SIZES = (2, 4, 8, 16, 3, 5)
+"""Ranks. 3 and 5 are coprime with every kernel block size."""
+
+MODEL_LENGTHS = (8192, 4096, 1024, 131_072, 100, 1, 1_000_000, 2_000)
+"""Tokens."""
+
+WINDOWED = ("sliding_window", "sliding_window_mla")
+QUIRKS = (
+    "odd_heads", "value_size", "padded", "stride", "stride_blocks", "compressed", "fraction", "packed_state",
+    "quantised", "tp_shards", "recorded_window", "non_causal", "role", "version", "alignment", "replay",
+    "checkpoint", "tp_replicated", "free_dtype",
+)  # fmt: skip
+"""What a spec may have beyond its kind, block and heads. Each case has a subset of them in play."""
+
+WEIGHTS = {"full": 5, "mla": 4, "sliding_window": 4, "mamba": 4, "chunked_local": 2, "sliding_window_mla": 2}
+"""How often a kind is drawn; 1 for the others."""
+
+
+class Scene(Struct, frozen=True, kw_only=True):
+    """The common ground of one case. ``block_size``, ``model_len`` and ``lookahead`` (tokens that a draft
+    proposes; 0: no draft) are in tokens."""
+
+    shape: Shape
+    policy: Policy
+    dcp: int
+    block_size: int
+    model_len: int
+    mamba_mode: Literal["none", "align", "all"]
+    lookahead: int
+    kinds: tuple[str, ...]
+    quirks: tuple[str, ...]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the case must hold replicated attention beside other layers."""
+        return self.policy in ("draft", "some")
+
+    def may_shard(self, kind: str) -> bool:
+        """Whether vLLM allows ``kind`` to be split over the ranks of this case."""
+        return self.dcp == 1 or kind not in WINDOWED or self.shape.sharded_windows
+
+    def replicates(self, source: Source, kind: str, *, draft: bool = False) -> bool:
+        """Whether the next layer of ``kind`` is replicated."""
+        if not self.shape.vocabulary.replicable(kind):
+            return False
+        if self.policy == "all" or not self.may_shard(kind):
+            return True
+        if self.policy == "none":
+            return False
+        if self.policy == "draft":
+            return draft and not source.chance(15)
+        return source.chance(40)
+
+
+def draw_scene(source: Source, shape: Shape) -> Scene:
+    """Draws the common ground of one case."""
+    vocabulary = shape.vocabulary
+    can_replicate = any(vocabulary.replicable(kind) for kind in vocabulary.fields)
+    mixed = can_replicate and (shape.modes == "mixed" or (shape.modes == "any" and source.chance(45)))
+    lookahead = source.choice((1, 2, 3, 5, 7, 15)) if mixed or source.chance(30) else 0
+    policy: Policy
+    if mixed:
+        policy = source.choice(("draft", "draft", "draft", "some"))
+    else:
+        policy = "all" if can_replicate and source.chance(8) else "none"
+    dcp = source.choice(DCP_SIZES) if source.chance(65 if mixed else 25) else 1
+    offered = [kind for kind in vocabulary.fields if shape.encoder_only or kind != "encoder_only"]
+    if policy == "all":
+        offered = [kind for kind in offered if vocabulary.replicable(kind)]
+    elif dcp > 1 and not shape.sharded_windows and (policy == "none" or not vocabulary.replicable("sliding_window")):
+        offered = [kind for kind in offered if kind not in WINDOWED]
+    return Scene(
+        shape=shape,
+        policy=policy,
+        dcp=dcp,
+        block_size=source.choice(BLOCK_SIZES) if source.chance(60) else BLOCK_SIZES[0],
+        model_len=source.choice(MODEL_LENGTHS) + (source.integer(-1, 1) + 1 if source.chance(30) else 0),
+        mamba_mode=source.choice(("align", "none", "align", "all")),
+        lookahead=lookahead,
+        kinds=source.subset(tuple(offered), 40),
+        quirks=source.subset(QUIRKS, 70),
+    )
+
+
+def draw_kind(source: Source, kinds: tuple[str, ...]) -> str:
+    """One of ``kinds``, by weight."""
+    if len(kinds) == 1:
+        return kinds[0]
+    return source.choice([kind for kind in kinds for _ in range(WEIGHTS.get(kind, 1))])

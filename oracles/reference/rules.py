@@ -1,0 +1,90 @@
+"""Which rules a planner of vLLM follows: one set per generation, with a named switch per difference.
+
+The rules themselves are in VLLM.md 3 to 5. Between minor versions of one generation a few of them changed; each
+change is a field of ``RuleSet``, so that the reference reads as one text and a version as a list of choices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Literal
+
+from msgspec import Struct, structs
+
+Generation = Literal["packed", "tuples"]
+
+
+class RuleSet(Struct, frozen=True, kw_only=True):
+    """The rules of one minor version.
+
+    Attributes:
+        name: the version, for messages.
+        generation: ``packed`` (0.29 to 0.33) or ``tuples`` (0.26 to 0.28).
+        windows_are_state: rule 5 counts ring buffers and unsplit sliding windows among the state buckets (0.30 on).
+        scales_for_hidden_states: rule 8 scales the groups until one hidden-state entry fits a page (0.30 on).
+        compressed_mla_path: a path of its own for Mamba beside compressed MLA (0.30 and 0.31); not ruled here.
+        promotes_modes_apart: rule 0 treats the replication modes apart (0.31 on).
+        layout_guards_modes: the layout is refused when modes and pages are mixed and blocks are not outermost
+            (0.31 on).
+        guard_counts_rings: that guard counts a ring buffer as attention of its mode (0.31 only).
+        aligns_strides: block strides keep their alignment: not at all (to 0.30), only the pool's bytes per block
+            (0.31), or every stride (0.32 on).
+        mode_all_keeps_states: Mamba mode ``all`` keeps a state per block of the sequence (to 0.31).
+        recurrent_group_spans_dcp: the scheduler block of a single recurrent group is multiplied by dcp (to 0.30).
+        checks_single_match_unit: a match unit that a single group would ignore is refused (0.32 on).
+        draft_marks: how draft groups are found. ``layers``: from the layers' own mark, on every path (0.33).
+            ``inferred``: by non-causal decode and, where ``trailing_draft``, by the last layer of an MTP model, on
+            the path of rules 7 and 8 only; elsewhere no group is marked, which the scheduler reads as all.
+        trailing_draft: see ``draft_marks`` (0.31 and 0.32).
+        decode_marks_agree: MLA merges only when ``non_causal_multi_token_decode`` agrees (0.29).
+    """
+
+    name: str
+    generation: Generation = "packed"
+    windows_are_state: bool = True
+    scales_for_hidden_states: bool = True
+    compressed_mla_path: bool = False
+    promotes_modes_apart: bool = True
+    layout_guards_modes: bool = True
+    guard_counts_rings: bool = False
+    aligns_strides: Literal["no", "pool", "every"] = "every"
+    mode_all_keeps_states: bool = False
+    recurrent_group_spans_dcp: bool = False
+    checks_single_match_unit: bool = True
+    draft_marks: Literal["layers", "inferred"] = "layers"
+    trailing_draft: bool = False
+    decode_marks_agree: bool = False
+
+
+V33 = RuleSet(name="0.33")
+V32 = structs.replace(V33, name="0.32", draft_marks="inferred", trailing_draft=True)
+V31 = structs.replace(
+    V32, name="0.31", compressed_mla_path=True, guard_counts_rings=True, aligns_strides="pool",
+    mode_all_keeps_states=True, checks_single_match_unit=False,
+)  # fmt: skip
+V30 = structs.replace(
+    V31, name="0.30", promotes_modes_apart=False, layout_guards_modes=False, aligns_strides="no",
+    recurrent_group_spans_dcp=True, trailing_draft=False,
+)  # fmt: skip
+V29 = structs.replace(
+    V30, name="0.29", windows_are_state=False, scales_for_hidden_states=False, compressed_mla_path=False,
+    decode_marks_agree=True,
+)  # fmt: skip
+RULE_SETS: dict[str, RuleSet] = {rules.name: rules for rules in (V29, V30, V31, V32, V33)}
+"""Every rule set by minor version."""
+
+
+def rules_for(version: str, generation: str, capabilities: Collection[str] = ()) -> RuleSet | None:
+    """The rule set of a planner, from its hello; None for one that is not known, which is never guessed.
+
+    A fork's own changes show in its capabilities: draft marks on the specs are read from there.
+    """
+    found = re.match(r"v?(\d+\.\d+)(?!\d)", version)
+    rules = RULE_SETS.get(found[1]) if found else None
+    if rules is None or rules.generation != generation:
+        return None
+    marks: Literal["layers", "inferred"] = "layers" if "draft_flag_on_spec" in capabilities else "inferred"
+    if capabilities and marks != rules.draft_marks:
+        return structs.replace(rules, draft_marks=marks)
+    return rules

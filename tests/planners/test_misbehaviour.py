@@ -1,0 +1,102 @@
+"""Whatever a planner does becomes the outcome of the case that did it, and the next case is served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fuzz.planners.process import Planner, PlannerError, Question
+from fuzz.planners.trees import Config, open_launch
+from oracles.law import Evidence
+from oracles.laws import broken_laws
+from oracles.plan import Died, Outcome, Planned, Refused, TimedOut
+from tests.models import dense, split_by_draft
+
+OVERLAYS = Path(__file__).parent / "overlays"
+DOOMED = dense("doomed")
+GOOD = dense("good")
+
+
+def ask(overlay: str, *, case_seconds: float = 20.0, memory: int = 2**30) -> tuple[Outcome, Outcome, Outcome]:
+    """Outcomes of a good case, the doomed one, and a good one after it, put as one batch."""
+    launch = open_launch(f"installed+{OVERLAYS / overlay}", Config())
+    with Planner(launch, case_seconds=case_seconds, memory=memory) as planner:
+        first, doomed, after = planner.ask([Question(GOOD), Question(DOOMED), Question(GOOD)])
+    return first.outcome, doomed.outcome, after.outcome
+
+
+def test_a_crash_is_the_outcome_of_the_case_that_crashed() -> None:
+    before, doomed, after = ask("crash.py")
+    assert isinstance(before, Planned)
+    assert isinstance(doomed, Died)
+    assert doomed.cause == "SIGSEGV"
+    assert "crash.py" in doomed.stderr_tail  # the stack names the overlay
+    assert isinstance(after, Planned)
+
+
+def test_a_hang_ends_at_the_deadline() -> None:
+    before, doomed, after = ask("hang.py", case_seconds=2.0)
+    assert isinstance(before, Planned)
+    assert doomed == TimedOut(seconds=2.0, stderr_tail=doomed.stderr_tail if isinstance(doomed, TimedOut) else "")
+    assert isinstance(after, Planned)
+
+
+def test_memory_is_limited() -> None:
+    before, doomed, after = ask("hungry.py", memory=512 * 2**20)
+    assert isinstance(before, Planned)
+    assert isinstance(doomed, Died)
+    assert doomed.cause == "out of memory"
+    assert isinstance(after, Planned)
+
+
+def test_printing_disturbs_nothing() -> None:
+    before, printed, after = ask("chatty.py")
+    assert isinstance(before, Planned)
+    assert isinstance(printed, Planned)
+    assert isinstance(after, Planned)
+
+
+def test_a_plan_that_is_none_is_a_refusal_that_no_law_allows() -> None:
+    before, doomed, after = ask("rubbish.py")
+    assert isinstance(before, Planned)
+    assert isinstance(doomed, Refused)
+    assert (doomed.first.stage, doomed.first.type) == ("group", "InvalidPlan")
+    breaches = broken_laws(Evidence(case=DOOMED, contract="native", outcome=doomed))
+    assert [breach.law for breach in breaches] == ["R1"]
+    assert isinstance(after, Planned)
+
+
+def test_rubbish_in_the_channel_is_a_bad_reply() -> None:
+    before, doomed, after = ask("scribbler.py")
+    assert isinstance(before, Planned)
+    assert isinstance(doomed, Died)
+    assert doomed.cause in ("bad reply", "exit 1")
+    assert isinstance(after, Planned)
+
+
+def test_altered_inputs_are_reported() -> None:
+    launch = open_launch(f"installed+{OVERLAYS / 'meddler.py'}", Config())
+    with Planner(launch) as planner:
+        (answer,) = planner.ask([Question(split_by_draft())])
+    assert answer.changed == ("specs.num_kv_heads",)
+
+
+def test_a_typed_refusal_keeps_its_message_and_breaks_no_law() -> None:
+    launch = open_launch(f"installed+{OVERLAYS / 'loud_refusal.py'}", Config())
+    with Planner(launch) as planner:
+        (answer,) = planner.ask([Question(GOOD)])
+    assert isinstance(answer.outcome, Refused)
+    assert answer.outcome.first.message == "this planner refuses everything"
+    assert broken_laws(Evidence(case=GOOD, contract="native", outcome=answer.outcome)) == []
+
+
+def test_a_tree_that_cannot_be_imported_is_an_infrastructure_error(tmp_path: Path) -> None:
+    package = tmp_path / "vllm"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('half a checkout')\n")
+    with (
+        Planner(open_launch(f"path:{tmp_path}", Config())) as planner,
+        pytest.raises(PlannerError, match="half a checkout"),
+    ):
+        planner.hello()
