@@ -8,6 +8,7 @@ It needs msgspec and vLLM there and nothing of ours installed: ``oracles`` and `
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import importlib
 import importlib.util
 import os
@@ -142,6 +143,9 @@ def main() -> int:
     answers = os.fdopen(args.answer, "wb")
     try:
         modules = import_vllm()
+        # torch installs a handler of its own, which knows no Python frames; take the signals back.
+        faulthandler.disable()
+        faulthandler.enable()
         apply_overlays(args.overlay, modules.get("planning", modules["utils"]))
         tree = open_tree(modules)
     except Exception as error:

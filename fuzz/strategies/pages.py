@@ -12,7 +12,7 @@ from msgspec import structs
 
 from fuzz.strategies.source import Source
 from oracles.case import MambaSpec, Spec
-from oracles.geometry import content_bytes, page_bytes, states_per_block, with_block_size
+from oracles.geometry import content_bytes, page_bytes, states_per_block, stride_alignment, with_block_size
 
 Relation = Literal[
     "free", "equal", "divides", "multiple", "just_fits", "byte_more", "byte_less", "token_off", "coprime"
@@ -63,7 +63,7 @@ def _block(spec: Spec, block_size: int) -> Spec:
     """``spec`` with another block size and no stated padding, if a state still fits a block."""
     changed = with_block_size(_natural(spec), min(max(block_size, 1), MAX_BLOCK))
     assert not isinstance(changed, MambaSpec)
-    return changed if states_per_block(changed) else spec
+    return changed if states_per_block(changed) and stride_alignment(changed) else spec
 
 
 def _exact(spec: Spec, page: int) -> Spec:

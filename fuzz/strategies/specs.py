@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
+
 from fuzz.strategies.scene import Scene
 from fuzz.strategies.source import Source
 from oracles.case import SPEC_CLASSES, DType, MambaSpec, MultipleOf, Spec
-from oracles.geometry import DTYPE_BYTES, content_bytes
+from oracles.geometry import DTYPE_BYTES, content_bytes, stride_alignment
 
 HEADS = (1, 2, 4, 8, 16, 32)
 ODD_HEADS = (3, 5, 7, 11, 20)
@@ -85,7 +87,11 @@ def draw_spec(source: Source, scene: Scene, kind: str, *, replicated: bool, bloc
     for quirk in sorted(drawn, key=LAST.__contains__):
         if quirk in ATTENTION_QUIRKS:
             ATTENTION_QUIRKS[quirk](source, scene, kind, fields)
-    return SPEC_CLASSES[kind](**fields)  # type: ignore[return-value]
+    spec = SPEC_CLASSES[kind](**fields)
+    if stride_alignment(spec) < 1:
+        # A kernel block smaller than one compressed state is no backend's.
+        spec = structs.replace(spec, block_stride_alignment=None)
+    return spec  # type: ignore[return-value]
 
 
 def draw_mamba(source: Source, scene: Scene) -> MambaSpec:

@@ -42,20 +42,20 @@ def with_page(spec: SpecT, size: int) -> SpecT:
     """``spec`` padded to a page of ``size`` bytes; no padding is stated where the content fills it."""
     if not isinstance(spec, AttentionSpec | MambaSpec):
         return spec
-    if spec.page_size_padded is None and size == content_bytes(spec):
+    if spec.page_size_padded is None and page_bytes(spec) == size:
         return spec
-    return structs.replace(spec, page_size_padded=size)
+    padded = structs.replace(spec, page_size_padded=size)
+    if isinstance(padded, MlaSpec | SlidingWindowMlaSpec) and page_bytes(padded) != size:
+        # An alignment sets the page by itself; beyond it only a stated padding can hold.
+        padded = structs.replace(padded, alignment=None)
+    return padded
 
 
 def scaled(spec: SpecT, ratio: int) -> SpecT:
     """``spec`` with ``ratio`` times the tokens in a page of ``ratio`` times the bytes."""
-    size = page(spec) * ratio
-    return with_page(structs.replace(spec, block_size=spec.block_size * ratio, **_no_padding(spec)), size)
-
-
-def _no_padding(spec: LayerSpec) -> dict[str, None]:
-    # Kept when there is none to drop: a stated padding equal to the content is a statement too.
-    return {} if getattr(spec, "page_size_padded", None) is None else {"page_size_padded": None}
+    padding = getattr(spec, "page_size_padded", None)
+    larger = structs.replace(spec, block_size=spec.block_size * ratio)
+    return larger if padding is None else with_page(larger, page_bytes(spec) * ratio)
 
 
 def merged(specs: Sequence[Spec], rules: RuleSet) -> Spec | None:
@@ -109,11 +109,6 @@ def is_uniform(specs: Iterable[Spec], rules: RuleSet) -> bool:
     """Whether rule 2 or rule 3 takes them all."""
     distinct = list(dict.fromkeys(specs))
     return len({slot_key(spec) for spec in distinct}) <= 1 or merged(distinct, rules) is not None
-
-
-def is_local(spec: LayerSpec) -> bool:
-    """Whether rule 0 may convert a layer: it keeps a window or a chunk of the sequence."""
-    return isinstance(spec, SlidingWindowSpec | ChunkedLocalSpec)
 
 
 def promoted(spec: Spec, block_size: int) -> Spec:

@@ -1,0 +1,62 @@
+"""Memory around the boundaries: exactly enough, one block less, one more, plenty, next to nothing.
+
+``smallest_memory`` is an estimate from the rough plan: bytes per block times the blocks of one request and the null
+block. It is exact wherever the rough plan is.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import structs
+
+from fuzz.strategies.outline import Outline, outline
+from fuzz.strategies.source import Source
+from oracles.case import Case, Worker
+
+Boundary = Literal["plenty", "enough", "one_less", "one_more", "byte_less", "spare", "tiny"]
+BOUNDARIES: tuple[Boundary, ...] = (
+    "plenty", "plenty", "plenty", "enough", "one_less", "one_more", "byte_less", "spare", "tiny"
+)  # fmt: skip
+"""Against the smallest pool: far more; exactly it; a block less; a block more; a byte less; a byte short of
+one block more; a few bytes."""
+
+MAX_MEMORY = 1 << 46
+"""Bytes: 64 TiB, beyond any machine and far from the format's limit."""
+
+
+def smallest_memory(case: Case) -> tuple[int, ...]:
+    """Bytes that each worker needs to serve one request of the model length, as far as the rough plan tells."""
+    rough = outline(case)
+    return tuple(_needed(rough, worker.stage) for worker in case.settings.workers)
+
+
+def _needed(rough: Outline, stage: int) -> int:
+    return rough.block_bytes[stage] * (rough.request_blocks + 1)
+
+
+def draw_workers(source: Source, case: Case, stages: int, default: int) -> tuple[Worker, ...]:
+    """One or two workers for each stage, with memory beside the smallest pool. ``default`` bytes if they do."""
+    rough = outline(structs.replace(case, settings=structs.replace(
+        case.settings, workers=tuple(Worker(memory=default, stage=stage) for stage in range(stages)))))  # fmt: skip
+    boundary = source.choice(BOUNDARIES)
+    double = source.chance(12)
+    workers = []
+    for stage in range(stages):
+        needed, block = _needed(rough, stage), rough.block_bytes[stage]
+        memory = _memory(source, boundary, needed, block, default)
+        workers.append(Worker(memory=memory, stage=stage))
+        if double:
+            # The other rank of the stage has another balance left: the smallest decides for all.
+            other = max(0, memory + source.choice((-1, 1, 3)) * max(block, 1))
+            workers.append(Worker(memory=min(other, MAX_MEMORY), stage=stage))
+    return tuple(workers)
+
+
+def _memory(source: Source, boundary: Boundary, needed: int, block: int, default: int) -> int:
+    if boundary == "plenty":
+        return default if needed * 2 <= default else min(needed * source.choice((2, 3, 8)), MAX_MEMORY)
+    if boundary == "tiny":
+        return min(source.choice((block, 0, 1, 2 * block)), MAX_MEMORY)
+    off = {"enough": 0, "one_less": -block, "one_more": block, "byte_less": -1, "spare": block - 1}[boundary]
+    return min(max(0, needed + off), MAX_MEMORY)
