@@ -15,7 +15,8 @@ import msgspec
 import typer
 from rich.console import Console
 
-from fuzz import corpus
+from fuzz.corpus import CorpusError, Entry, corpus_folder, corpus_stats, load_corpus
+from fuzz.corpus import render_stats as render_corpus_stats
 from fuzz.doctor import examine, show_examined
 from fuzz.known import KnownError, read_known
 from fuzz.pair import Pair, choose_contract
@@ -26,7 +27,7 @@ from fuzz.planners.trees import Config, Launch, open_launch, read_config
 from fuzz.replay_cases import replay_all, show_replayed
 from fuzz.report import plans
 from fuzz.store import DEFAULT_FOLDER, Store, is_identity, read_case
-from oracles.case import Case, CaseError, json_schema
+from oracles.case import Case, CaseError, case_id, json_schema
 from oracles.laws import LAWS
 
 app = typer.Typer(
@@ -106,11 +107,16 @@ def find_case(text: str, store: Store) -> Case:
         return read_case(Path("/dev/stdin"))
     path = Path(text)
     if is_identity(text) and not path.exists():
-        found = store.load(text) or corpus.find(text)
+        found = store.load(text) or next((e.case for e in load_corpus(corpus_folder()) if case_id(e.case) == text), None)
         if found is None:
             raise CaseError(f"{text}: no case of that id in {store.folder} or the corpus")
         return found
     return read_case(path)
+
+
+def small_corpus() -> list[Entry]:
+    """The corpus cases that every run asks first: all but the whole models, which take longer than a short run."""
+    return [entry for entry in load_corpus(corpus_folder()) if not entry.name.startswith("models/")]
 
 
 @app.command()
@@ -135,14 +141,14 @@ def run(
     seconds = duration(time_) if time_ is not None else None
     if seconds is None and cases is None:
         seconds = 60.0
-    known = read_known(corpus.folder() / "known.toml", datetime.date.today())
+    known = read_known(corpus_folder() / "known.toml", datetime.date.today())
     begun = time.monotonic()
     console = err() if json else out()
     console.print(f"kvfuzz: comparing [bold]{unpatched}[/] with [bold]{patched}[/]; starting both planners …")
     pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
     plan = Plan(
         seed=secrets.randbelow(2**32) if seed is None else seed, seconds=seconds, cases=cases,
-        corpus=tuple(case for _, case in corpus.load_all()) if with_corpus else (),
+        corpus=tuple(e.case for e in small_corpus()) if with_corpus else (),
     )  # fmt: skip
     try:
         report = terminal.follow(campaign(pair, plan, Store(store), known), console, seconds, cases)
@@ -217,11 +223,11 @@ def replay(
     """Ask both planners again: FIXED when the patched planner keeps every law, FAILED when not, ERROR otherwise."""
     place = Store(store)
     if what == "all":
-        chosen = [*((str(p), c) for p, c in corpus.load_all()), *((r, c) for r, c in place.cases())]
+        chosen = [*((e.name, e.case) for e in load_corpus(corpus_folder())), *place.cases()]
     else:
         chosen = [(what, find_case(what, place))]
     pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
-    known = read_known(corpus.folder() / "known.toml", datetime.date.today())
+    known = read_known(corpus_folder() / "known.toml", datetime.date.today())
     try:
         pair.start()
         report = replay_all(pair, chosen, known)
@@ -267,6 +273,16 @@ def laws(json: JsonFlag = False) -> None:
         out().print(f"[bold]{row['name']}[/] {row['text']}\n    [dim]{row['reason']}[/]")
 
 
+@corpus_app.command("stats")
+def corpus_stats_command(json: JsonFlag = False) -> None:
+    """Count what the corpus holds: kinds, modes, layouts, sizes."""
+    stats = corpus_stats(load_corpus(corpus_folder()))
+    if json:
+        print_json(stats)
+    else:
+        out().print(render_corpus_stats(stats))
+
+
 def fail(message: str, code: int) -> NoReturn:
     """Prints an error and exits."""
     err().print(f"[bold red]kvfuzz:[/] {message}", markup=True, soft_wrap=True)
@@ -279,7 +295,7 @@ def main() -> None:
 
     try:
         app(standalone_mode=True)
-    except (CaseError, AddressError, KnownError) as error:
+    except (CaseError, AddressError, CorpusError, KnownError) as error:
         fail(escape(str(error)), 2)
     except Failure as error:
         fail(escape(str(error)), error.code)

@@ -25,6 +25,10 @@ TWICE_EVERY = 8
 """One case in eight is planned twice (law G9): often enough to meet every path, cheap enough to keep."""
 
 
+REFUSALS = frozenset({"R1"})
+"""Laws that can be judged on a part with nothing else known."""
+
+
 class PlannerInfo(Struct, frozen=True, kw_only=True):
     """A planner as reports name it."""
 
@@ -126,11 +130,18 @@ class Pair:
         after = msgspec.structs.replace(
             self._evidence(case, patched), counterpart=unpatched.main.outcome, counterpart_parts=unpatched.parts
         )
+        outcomes = unpatched.main.outcome, patched.main.outcome
+        alone = (unpatched.parts.sharded, unpatched.parts.replicated) if unpatched.parts is not None else ()
+        in_parts = [
+            breach
+            for outcome in alone
+            for breach in broken_laws(Evidence(case=case, contract=self.contract, outcome=outcome), REFUSALS)
+        ]
         return Judged(
             case=case,
-            unpatched=unpatched.main.outcome,
-            patched=patched.main.outcome,
-            verdict=judge(broken_laws(before), broken_laws(after), (unpatched.main.outcome, patched.main.outcome)),
+            unpatched=outcomes[0],
+            patched=outcomes[1],
+            verdict=judge(broken_laws(before), broken_laws(after), outcomes, in_parts),
             planner_seconds=unpatched.seconds + patched.seconds,
         )
 

@@ -76,7 +76,9 @@ def table_width(spec: LayerSpec, settings: Settings, model_len: int, *, keep_all
     return ceil_div(model_len, span_tokens(spec, settings.dcp))
 
 
-def largest_length(groups: Sequence[Sequence[LayerSpec]], settings: Settings, usable: int, *, keep_all_states: bool) -> int:  # fmt: skip
+def largest_length(
+    groups: Sequence[Sequence[LayerSpec]], settings: Settings, usable: int, *, keep_all_states: bool = False
+) -> int:
     """The longest request, up to the model length, that ``usable`` blocks hold; 0 when not even one token."""
 
     def fits(length: int) -> bool:

@@ -6,6 +6,7 @@ fingerprint.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from msgspec import Struct, structs
@@ -199,17 +200,20 @@ def judge(
     unpatched: list[Breach],
     patched: list[Breach],
     outcomes: tuple[Outcome, Outcome],
+    in_parts: Iterable[Breach] = (),
 ) -> Verdict:
     """The verdict on one case from the breaches of both planners (DESIGN 6).
 
     A breach by both alike is *unfixed*, by both in different ways a *dispute*, by the patched planner alone a
-    *regression*, by the unpatched planner alone *fixed* by the patch.
+    *regression*, by the unpatched planner alone *fixed* by the patch. ``in_parts`` are breaches of the unpatched
+    planner on the parts of a mixed case: a fault that it has there, and that the patched planner meets
+    because it plans the parts, is no regression either.
     """
     findings: list[Finding] = []
-    keys_unpatched = {_key(b) for b in unpatched}
+    keys_unpatched = {_key(b) for b in (*unpatched, *in_parts)}
     laws_unpatched = {b.law for b in unpatched}
     keys_patched = {_key(b) for b in patched}
-    laws_patched = {b.law for b in patched}
+    laws_patched = {b.law for b in patched if _key(b) not in keys_unpatched}
     for breach in patched:
         if _key(breach) in keys_unpatched:
             name: VerdictName = "unfixed"

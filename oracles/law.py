@@ -21,6 +21,10 @@ Side = Literal["unpatched", "patched"]
 Severity = Literal["fault", "quality"]
 
 
+TYPED_REFUSALS = frozenset({"ValueError", "NotImplementedError", "ValidationError"})
+"""Errors by which a planner may refuse; pydantic's ValidationError is a ValueError."""
+
+
 class Parts(Struct, frozen=True, kw_only=True):
     """Outcomes of the two one-mode parts of a mixed case, planned alone by the same planner, groups only."""
 

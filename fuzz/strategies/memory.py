@@ -16,10 +16,10 @@ from oracles.case import Case, Worker
 
 Boundary = Literal["plenty", "enough", "one_less", "one_more", "byte_less", "spare", "tiny"]
 BOUNDARIES: tuple[Boundary, ...] = (
-    "plenty", "plenty", "plenty", "enough", "one_less", "one_more", "byte_less", "spare", "tiny"
+    *(("plenty",) * 14), "enough", "enough", "one_more", "spare", "one_less", "byte_less", "tiny",
 )  # fmt: skip
-"""Against the smallest pool: far more; exactly it; a block less; a block more; a byte less; a byte short of
-one block more; a few bytes."""
+"""Against the smallest pool: far more; exactly it; a block more; a byte short of one more; a block less; a byte
+less; a few bytes. Mostly far more, for a case that is refused for its memory shows no placement."""
 
 MAX_MEMORY = 1 << 46
 """Bytes: 64 TiB, beyond any machine and far from the format's limit."""

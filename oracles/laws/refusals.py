@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oracles.compare import planner_function
-from oracles.law import Breach, Evidence, law
+from oracles.law import TYPED_REFUSALS, Breach, Evidence, law
 from oracles.plan import Refused
-
-TYPED = frozenset({"ValueError", "NotImplementedError", "ValidationError"})
-"""Errors by which a planner may refuse; pydantic's ValidationError is a ValueError."""
 
 
 @law("R1", applies=lambda e: isinstance(e.outcome, Refused))
@@ -21,7 +18,7 @@ def refusals_name_their_cause(evidence: Evidence) -> Iterator[Breach]:
     """
     assert isinstance(evidence.outcome, Refused)
     for refusal in evidence.outcome.refusals:
-        if refusal.type in TYPED and refusal.message.strip():
+        if refusal.type in TYPED_REFUSALS and refusal.message.strip():
             continue
         where = planner_function(refusal.frames)
         message = refusal.message.strip().splitlines()[0][:160] if refusal.message.strip() else "without a message"

@@ -15,6 +15,7 @@ from oracles.case import (
     AttentionSpec,
     ChunkedLocalSpec,
     CircularBufferSpec,
+    FullSpec,
     HiddenStateSpec,
     MambaSpec,
     MlaSpec,
@@ -26,7 +27,6 @@ from oracles.case import (
 from oracles.geometry import DTYPE_BYTES, ceil_div
 from oracles.reference.rules import RuleSet
 from oracles.reference.specs import (
-    FullSpec,
     is_uniform,
     merged,
     page,
@@ -86,7 +86,7 @@ def group_layers(layers: LayerMap, settings: Settings, rules: RuleSet) -> list[M
         return [wrapper(layers)]  # rule 3
     if rules.compressed_mla_path and _is_compressed_mla_model(distinct):
         raise UnruledError("Mamba beside compressed MLA has a path of its own in 0.30 and 0.31")
-    hidden = {name: spec for name, spec in layers.items() if isinstance(spec, HiddenStateSpec)}  # rule 4
+    hidden: LayerMap = {n: spec for n, spec in layers.items() if isinstance(spec, HiddenStateSpec)}  # rule 4
     others = {name: spec for name, spec in layers.items() if name not in hidden}
     mixed_pages = len({page(spec) for spec in distinct if not isinstance(spec, HiddenStateSpec)}) > 1
     if not others or (settings.layout in BLOCK_OUTERMOST and mixed_pages):

@@ -25,6 +25,7 @@ from oracles.case import (
     AttentionSpec,
     Case,
     CircularBufferSpec,
+    HiddenStateSpec,
     MlaSpec,
     Settings,
     SlidingWindowSpec,
@@ -47,7 +48,7 @@ from oracles.placement import (
 from oracles.plan import Capacity, Group, Outcome, Placement, Plan, Planned, Refusal, Refused, Sizes, Stage
 from oracles.reference.grouping import LayerMap, Made, RefusedError, UnruledError, group_layers
 from oracles.reference.rules import RuleSet
-from oracles.reference.specs import page, settle
+from oracles.reference.specs import is_uniform, page, settle
 
 DRAFTING = frozenset({"eagle", "eagle3", "mtp", "dflash", "dspark"})
 """Methods whose drafts read the target's states, and whose last block may therefore be dropped."""
@@ -150,18 +151,32 @@ def draft_marks(
     if rules.draft_marks == "layers":
         drafts = {layer.name for layer in case.layers if layer.draft}
         return [not drafts.isdisjoint(group.layers) for group in groups]
-    if contract == "native" or not is_mixed(case):
-        if any(group.spec is None for group in groups) or len(groups) < 2:
-            return [False] * len(groups)
-    trailing = rules.trailing_draft and (
-        asked.method == "mtp" or case.settings.model_type in ("deepseek_v4", "deepseek_v41")
-    )
-    last = next(reversed(layers), None) if trailing else None
+    told_apart = contract == "isolate" and is_mixed(case)
+    whole = len(groups) == 1 and (not case.settings.hybrid_manager or is_uniform(layers.values(), rules))
+    if not told_apart and (whole or (len(groups) == 1 and groups[0].spec is None)):
+        return [False] * len(groups)
+    # Packing sets hidden-state layers aside before it looks for drafts.
+    packs = not told_apart and any(group.spec is None for group in groups)
+    candidates = [not (packs and isinstance(group.spec, HiddenStateSpec)) for group in groups]
+    names = {name for group, asked_of in zip(groups, candidates, strict=True) if asked_of for name in group.layers}
+    last = next((name for name in reversed(layers) if name in names), None)
+    trails = _last_layer_is_a_draft(asked.method, case.settings.model_type, rules, packs)
     return [
-        last in group.layers
-        or any(isinstance(spec, MlaSpec) and spec.non_causal_multi_token_decode for spec in group.specs)
-        for group in groups
+        asked_of and ((trails and last in group.layers) or any(_decodes_drafts(spec) for spec in group.specs))
+        for group, asked_of in zip(groups, candidates, strict=True)
     ]
+
+
+def _last_layer_is_a_draft(method: str, model_type: str, rules: RuleSet, packs: bool) -> bool:
+    """Whether the version takes the last layer for a draft's: MTP modules are appended to the model."""
+    appended = model_type in ("deepseek_v4", "deepseek_v41")
+    if rules.trailing_draft == "mtp":
+        return appended or method == "mtp"
+    return packs and appended
+
+
+def _decodes_drafts(spec: Spec) -> bool:
+    return isinstance(spec, MlaSpec) and spec.non_causal_multi_token_decode
 
 
 def _as_group(group: Made, draft: bool, table: dict[Spec, int], dcp: int) -> Group:

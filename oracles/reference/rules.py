@@ -34,9 +34,10 @@ class RuleSet(Struct, frozen=True, kw_only=True):
         recurrent_group_spans_dcp: the scheduler block of a single recurrent group is multiplied by dcp (to 0.30).
         checks_single_match_unit: a match unit that a single group would ignore is refused (0.32 on).
         draft_marks: how draft groups are found. ``layers``: from the layers' own mark, on every path (0.33).
-            ``inferred``: by non-causal decode and, where ``trailing_draft``, by the last layer of an MTP model, on
-            the path of rules 7 and 8 only; elsewhere no group is marked, which the scheduler reads as all.
-        trailing_draft: see ``draft_marks`` (0.31 and 0.32).
+            ``inferred``: by non-causal decode or by the last layer, except where rule 2, 3 or the way out of rule 6
+            makes one group; no mark at all is read by the scheduler as a mark on every group.
+        trailing_draft: whose last layer is taken for a draft's: that of every MTP model (0.31 and 0.32), or that
+            of DeepSeek-V4 when packing (to 0.30).
         decode_marks_agree: MLA merges only when ``non_causal_multi_token_decode`` agrees (0.29).
     """
 
@@ -53,19 +54,19 @@ class RuleSet(Struct, frozen=True, kw_only=True):
     recurrent_group_spans_dcp: bool = False
     checks_single_match_unit: bool = True
     draft_marks: Literal["layers", "inferred"] = "layers"
-    trailing_draft: bool = False
+    trailing_draft: Literal["mtp", "deepseek_v4"] = "mtp"
     decode_marks_agree: bool = False
 
 
 V33 = RuleSet(name="0.33")
-V32 = structs.replace(V33, name="0.32", draft_marks="inferred", trailing_draft=True)
+V32 = structs.replace(V33, name="0.32", draft_marks="inferred")
 V31 = structs.replace(
     V32, name="0.31", compressed_mla_path=True, guard_counts_rings=True, aligns_strides="pool",
     mode_all_keeps_states=True, checks_single_match_unit=False,
 )  # fmt: skip
 V30 = structs.replace(
     V31, name="0.30", promotes_modes_apart=False, layout_guards_modes=False, aligns_strides="no",
-    recurrent_group_spans_dcp=True, trailing_draft=False,
+    recurrent_group_spans_dcp=True, trailing_draft="deepseek_v4",
 )  # fmt: skip
 V29 = structs.replace(
     V30, name="0.29", windows_are_state=False, scales_for_hidden_states=False, compressed_mla_path=False,

@@ -34,7 +34,9 @@ page = functools.lru_cache(maxsize=4096)(page_bytes)
 def settle(spec: SpecT) -> SpecT:
     """``spec`` with its alignment applied: a latent page's alignment is a padding that the planner states."""
     if isinstance(spec, MlaSpec | SlidingWindowMlaSpec) and spec.alignment is not None:
-        return with_page(spec, page_bytes(spec))
+        size = page_bytes(spec)
+        if size != content_bytes(spec):
+            return structs.replace(spec, page_size_padded=size)
     return spec
 
 
@@ -126,4 +128,4 @@ def promoted(spec: Spec, block_size: int) -> Spec:
     if spec.page_size_padded is not None:
         # A padding is a floor set by the backend: it stays, unless the larger block outgrows it.
         made = structs.replace(made, page_size_padded=max(spec.page_size_padded, content_bytes(made)))
-    return settle(made)  # type: ignore[return-value]
+    return settle(made)
