@@ -219,7 +219,7 @@ def _with_draft(case: Case, wanted: str) -> tuple[str, Case]:
             for layer, spec in pairs
         ]
         return OWN_DRAFT, _resolved(build_case(replicated, case.settings, case.provenance))
-    spec, count, speculative = _draft(wanted)
+    spec, count, speculative = _draft(wanted, case)
     last = case.settings.stages - 1  # vLLM loads drafts on the last pipeline rank only
     pairs = [
         # Each token in speculation needs a state to go back to.
@@ -233,12 +233,14 @@ def _with_draft(case: Case, wanted: str) -> tuple[str, Case]:
     return wanted, _resolved(build_case(pairs, settings, case.provenance))
 
 
-def _draft(name: str) -> tuple[Spec, int, Speculative]:
-    """Spec, layers and settings of a draft as published ones are: eight heads of 128, or two of eight under TP 4."""
+def _draft(name: str, target: Case) -> tuple[Spec, int, Speculative]:
+    """Spec, layers and settings of a draft with the heads of published ones: two of 128, or eight."""
     if name == DFLASH:
         window = SlidingWindowSpec(block_size=16, num_kv_heads=2, head_size=128, sliding_window=2048, replicated=True)
         return window, 5, Speculative(method="dflash", tokens=7)
-    full = FullSpec(block_size=16, num_kv_heads=8, head_size=128, replicated=True)
+    # vLLM gives a draft the block size that the target's layers were given.
+    block = min((spec.block_size for spec in target.specs if isinstance(spec, FullSpec)), default=16)
+    full = FullSpec(block_size=block, num_kv_heads=8, head_size=128, replicated=True)
     return full, 1, Speculative(method="eagle3", tokens=3)
 
 

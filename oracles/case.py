@@ -399,9 +399,8 @@ def load_case(data: bytes) -> Case:
     for at, layer in enumerate(case.layers):
         if layer.spec >= len(case.specs):
             raise CaseError(f"layers[{at}].spec: {layer.spec} points past the table of {len(case.specs)} specs")
-    case = keep_layers(case, list(case.layers))
     check_case(case)
-    return case
+    return keep_layers(case, list(case.layers))
 
 
 def _plain(message: str) -> str:
@@ -452,7 +451,7 @@ def json_schema() -> dict[str, Any]:
     del schema
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"kvfuzz case, format {FORMAT}",
         **body,
+        "title": f"kvfuzz case, format {FORMAT}",
         "$defs": components,
     }

@@ -27,8 +27,9 @@ from oracles.case import (
     SlidingWindowMlaSpec,
     SlidingWindowSpec,
     Spec,
+    mode_of,
 )
-from oracles.geometry import content_bytes, page_bytes, round_up
+from oracles.geometry import ceil_div, content_bytes, page_bytes, round_up
 
 Family = Callable[[Source, Scene], Stack]
 
@@ -36,9 +37,11 @@ Family = Callable[[Source, Scene], Stack]
 def draw_model(source: Source, scene: Scene) -> Stack | None:
     """A stack of one family whose kinds this scene allows; None when it allows none."""
     known = scene.shape.vocabulary.fields
+    # Without the hybrid manager only windows and chunks beside full attention can still be planned.
+    families = FAMILIES if scene.hybrid_manager else {family: FAMILIES[family] for family in CONVERTIBLE}
     fit = [
         family
-        for family, kinds in FAMILIES.items()
+        for family, kinds in families.items()
         if all(kind in known and _allowed(scene, kind) for kind in kinds) and scene.shape.max_layers >= 8
     ]
     return source.choice(fit)(source, scene) if fit else None
@@ -53,10 +56,13 @@ def _allowed(scene: Scene, kind: str) -> bool:
 
 
 def _repeat(source: Source, scene: Scene, specs: tuple[Spec, ...], unit: tuple[int, ...]) -> Stack:
-    """``unit`` repeated, sometimes cut short at the end as real stacks are."""
-    repeats = draw_count(source, max(1, scene.shape.max_layers // len(unit)))
-    tail = source.integer(0, len(unit) - 1) if source.chance(20) else 0
-    return Stack(specs, (unit * repeats + unit[:tail])[: scene.shape.max_layers])
+    """``unit`` over and over: whole repeats mostly, sometimes cut short at the end as real stacks are."""
+    # A mixed case needs a layer that is not replicated, however short the stack.
+    least = next((at + 1 for at, spec in enumerate(unit) if mode_of(specs[spec]) != "replicated"), 1)
+    count = max(least, draw_count(source, scene.shape.max_layers))
+    if source.chance(80):
+        count = round_up(count, len(unit))
+    return Stack(specs, (unit * ceil_div(count, len(unit)))[: min(count, scene.shape.max_layers)])
 
 
 def _mode(source: Source, scene: Scene, kind: str) -> dict[str, Any]:
@@ -66,7 +72,7 @@ def _mode(source: Source, scene: Scene, kind: str) -> dict[str, Any]:
 
 
 def _attention(source: Source, scene: Scene, kind: str = "full") -> dict[str, Any]:
-    heads, head_size = source.choice(((8, 128), (1, 64), (4, 256), (2, 128), (16, 128), (20, 64)))
+    heads, head_size = source.choice(((1, 64), (8, 128), (4, 256), (2, 128), (16, 128), (20, 64)))
     return {
         "block_size": scene.block_size, "num_kv_heads": heads, "head_size": head_size,
         **_mode(source, scene, kind),
@@ -193,6 +199,17 @@ def compressed_latent(source: Source, scene: Scene) -> Stack:
     return _repeat(source, scene, specs, unit)
 
 
+def latent_windows(source: Source, scene: Scene) -> Stack:
+    """Latent layers and plain windows whose pages have no common measure: an MLA target with a windowed draft."""
+    block = source.choice((64, 16, 32))
+    heads, head_size = source.choice(((8, 128), (3, 128), (16, 64)))
+    window = SlidingWindowSpec(
+        block_size=block, num_kv_heads=heads, head_size=head_size, sliding_window=source.choice((1024, 2048, 128)),
+        **_mode(source, scene, "sliding_window"),
+    )  # fmt: skip
+    return _repeat(source, scene, (_latent(source, scene, block), window), source.choice(((0, 1), (0, 0, 0, 1))))
+
+
 def extraction(source: Source, scene: Scene) -> Stack:
     """A dense model whose hidden states are kept for another process."""
     hidden = HiddenStateSpec(
@@ -213,7 +230,11 @@ FAMILIES: dict[Family, tuple[str, ...]] = {
     state_hybrid: ("mamba", "full"),
     chunked: ("chunked_local", "full"),
     encoder_decoder: ("full", "cross"),
+    latent_windows: ("mla", "sliding_window"),
     compressed_latent: ("sliding_window_mla", "mla"),
     extraction: ("hidden_state", "full", "mla"),
 }
 """Each family with the kinds it needs."""
+
+CONVERTIBLE = (windowed, chunked, latent_windows)
+"""Families whose local layers can be allocated like full attention."""

@@ -34,7 +34,7 @@ from oracles.geometry import DTYPE_BYTES, ceil_div, page_bytes, round_up, stride
 
 Branch = Literal[
     "no_layers", "one_spec", "one_type", "packed", "packed_repeats", "equal_pages", "raised_pages",
-    "full_fallback", "not_divisible", "not_convertible",
+    "full_fallback", "not_divisible", "converted", "not_convertible",
 ]  # fmt: skip
 
 ATTENTION_FIELDS = tuple(field.name for field in structs.fields(AttentionSpec))
@@ -60,6 +60,8 @@ def outline(case: Case) -> Outline:
     if not settings.hybrid_manager:
         table, converted = _convert(table)
     branch, groups = _group(table, order, settings, converted)
+    if branch in ("one_spec", "one_type") and tuple(table) != case.specs:
+        branch = "converted"
     pages = [page_bytes(spec) for spec in table]
     if branch in ("equal_pages", "raised_pages"):
         common = max((pages[at] for at in order if not isinstance(table[at], HiddenStateSpec)), default=0)
@@ -69,10 +71,15 @@ def outline(case: Case) -> Outline:
     strides = [stride_alignment(spec) for spec in table]
     widths = pages if outermost else [round_up(p, s) for p, s in zip(pages, strides, strict=True)]
     block_bytes = []
-    for stage in range(settings.stages):
-        sums = [sum(widths[order[at]] for at in group if case.layers[at].stage == stage) for group in groups]
+    stages = settings.stages
+    for stage in range(stages):
+        if stages == 1:
+            sums, here = [sum([widths[order[at]] for at in group]) for group in groups], set(strides)
+        else:
+            on = [layer.stage == stage for layer in case.layers]
+            sums = [sum([widths[order[at]] for at in group if on[at]]) for group in groups]
+            here = {strides[layer.spec] for layer in case.layers if layer.stage == stage}
         widest = max(sums, default=0)
-        here = {strides[layer.spec] for layer in case.layers if layer.stage == stage}
         block_bytes.append(round_up(widest, math.lcm(*here)) if outermost else widest)
     blocks = sum(max(request_blocks(table[at], settings) for at in {order[i] for i in group}) for group in groups)
     return Outline(branch, tuple(map(tuple, groups)), tuple(pages[at] for at in order), blocks, tuple(block_bytes))

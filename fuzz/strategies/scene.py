@@ -48,6 +48,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     model_len: int
     mamba_mode: Literal["none", "align", "all"]
     lookahead: int
+    hybrid_manager: bool
     kinds: tuple[str, ...]
     quirks: tuple[str, ...]
 
@@ -96,8 +97,9 @@ def draw_scene(source: Source, shape: Shape) -> Scene:
         dcp=dcp,
         block_size=source.choice(BLOCK_SIZES) if source.chance(60) else BLOCK_SIZES[0],
         model_len=source.choice(MODEL_LENGTHS) + (source.integer(-1, 1) + 1 if source.chance(30) else 0),
-        mamba_mode=source.choice(("align", "none", "align", "all")),
+        mamba_mode=source.choice(("none", "align", "align", "all")),
         lookahead=lookahead,
+        hybrid_manager=not source.chance(8),
         kinds=source.subset(tuple(offered), 40),
         quirks=source.subset(QUIRKS, 70),
     )

@@ -27,6 +27,7 @@ from oracles.case import (
     CircularBufferSpec,
     HiddenStateSpec,
     MlaSpec,
+    MultipleOf,
     Settings,
     SlidingWindowSpec,
     Spec,
@@ -50,10 +51,6 @@ from oracles.reference.grouping import LayerMap, Made, RefusedError, UnruledErro
 from oracles.reference.rules import RuleSet
 from oracles.reference.specs import is_uniform, page, settle
 
-DRAFTING = frozenset({"eagle", "eagle3", "mtp", "dflash", "dspark"})
-"""Methods whose drafts read the target's states, and whose last block may therefore be dropped."""
-
-
 class Unruled(Struct, frozen=True):
     """No rule covers the case: nothing can be said, and ``reason`` is counted."""
 
@@ -64,6 +61,8 @@ def expected_plan(case: Case, rules: RuleSet, contract: Contract) -> Outcome | U
     """What a correct planner of this version answers to ``case`` under ``contract``."""
     settings = case.settings
     layers = layer_map(case)
+    if rules.aligns_strides == "pool" and any(isinstance(s.block_stride_alignment, MultipleOf) for s in case.specs):
+        return Unruled("0.31 knows stride alignments in bytes only")
     if settings.layout_origin == "resolved" and not _guard_admits(layers, settings, rules):
         return _refused("input", "ValueError", "the layout cannot hold these layers", Plan())
     try:
@@ -146,7 +145,7 @@ def draft_marks(
 ) -> list[bool]:
     """Which groups hold draft layers, judged over the whole map; see ``RuleSet.draft_marks``."""
     asked = case.settings.speculative
-    if asked is None or asked.method not in DRAFTING:
+    if asked is None or asked.method not in rules.dropping_methods:
         return [False] * len(groups)
     if rules.draft_marks == "layers":
         drafts = {layer.name for layer in case.layers if layer.draft}

@@ -38,6 +38,8 @@ class RuleSet(Struct, frozen=True, kw_only=True):
             makes one group; no mark at all is read by the scheduler as a mark on every group.
         trailing_draft: whose last layer is taken for a draft's: that of every MTP model (0.31 and 0.32), or that
             of DeepSeek-V4 when packing (to 0.30).
+        dropping_methods: speculative methods whose draft caches depend on the next token, so that the last block
+            of a draft's group is dropped from prefix hits; only their groups are marked (DFlash and DSpark: to 0.32).
         decode_marks_agree: MLA merges only when ``non_causal_multi_token_decode`` agrees (0.29).
     """
 
@@ -55,11 +57,14 @@ class RuleSet(Struct, frozen=True, kw_only=True):
     checks_single_match_unit: bool = True
     draft_marks: Literal["layers", "inferred"] = "layers"
     trailing_draft: Literal["mtp", "deepseek_v4"] = "mtp"
+    dropping_methods: frozenset[str] = frozenset({"eagle", "eagle3", "mtp"})
     decode_marks_agree: bool = False
 
 
 V33 = RuleSet(name="0.33")
-V32 = structs.replace(V33, name="0.32", draft_marks="inferred")
+V32 = structs.replace(
+    V33, name="0.32", draft_marks="inferred", dropping_methods=V33.dropping_methods | {"dflash", "dspark"}
+)
 V31 = structs.replace(
     V32, name="0.31", compressed_mla_path=True, guard_counts_rings=True, aligns_strides="pool",
     mode_all_keeps_states=True, checks_single_match_unit=False,
