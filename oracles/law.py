@@ -37,7 +37,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     ``second`` is the outcome of planning again in the same process when it differed; ``twin`` the outcome of
     the same planner in another process with another hash seed (None: not asked). ``counterpart`` is the
-    unpatched planner's outcome, given to the patched planner only.
+    unpatched planner's outcome, given to the patched planner only. ``derived`` has the same planner's outcomes of
+    derived cases, by the names of ``oracles.derived``; a law over one that is absent does not apply.
     """
 
     case: Case
@@ -49,6 +50,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     parts: Parts | None = None
     counterpart: Outcome | None = None
     counterpart_parts: Parts | None = None
+    derived: dict[str, Outcome] = {}
 
     @property
     def plan(self) -> Plan | None:

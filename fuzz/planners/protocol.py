@@ -22,7 +22,8 @@ MAX_MESSAGE_BYTES = 64 * 2**20
 OUT_OF_MEMORY_EXIT = 77
 """Exit status by which a worker says that the planner met its memory limit."""
 
-Depth = Literal["group", "all"]
+Depth = Literal["group", "all", "branches"]
+"""How deep to plan: to the groups, through every stage, or that with the branches taken (slow; see ``arcs``)."""
 
 
 class Hello(Struct, frozen=True, kw_only=True, tag="hello"):
@@ -65,7 +66,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     """The outcome of one ask.
 
     ``changed`` names inputs that the call altered (law G10). ``second`` is the outcome of planning again,
-    when that differs from the first. ``seconds`` is CPU time inside vLLM's calls.
+    when that differs from the first. ``seconds`` is CPU time inside vLLM's calls. ``branches`` are the keys of
+    ``arcs.Branch`` that planning took, when the ask's depth is ``branches``.
     """
 
     number: int
@@ -73,6 +75,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     changed: tuple[str, ...] = ()
     second: Outcome | None = None
     seconds: float = 0.0
+    branches: tuple[str, ...] = ()
 
 
 _HEADER = struct.Struct("<I")

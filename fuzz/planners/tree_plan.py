@@ -31,6 +31,8 @@ class InvalidPlan(Exception):
 
 def answer(tree: Tree, ask: Ask) -> Answer:
     """Plans ``ask.case`` once, or twice and compares."""
+    if ask.depth == "branches":
+        return traced_answer(tree, ask)
     outcome, changed, seconds = plan(tree, ask.case, ask.depth)
     second = None
     if ask.twice:
@@ -39,6 +41,16 @@ def answer(tree: Tree, ask: Ask) -> Answer:
         changed = tuple(dict.fromkeys((*changed, *changed_again)))
         second = again if again != outcome else None
     return Answer(number=ask.number, outcome=outcome, changed=changed, second=second, seconds=seconds)
+
+
+def traced_answer(tree: Tree, ask: Ask) -> Answer:
+    """Plans ``ask.case`` once, with the branches that planning takes."""
+    from fuzz.planners import arcs  # only here: no other ask pays for it
+
+    tracer = arcs.tracer(tree.planner, tree.utils)  # type: ignore[arg-type]
+    with tracer.watching():
+        outcome, changed, seconds = plan(tree, ask.case, "all")
+    return Answer(number=ask.number, outcome=outcome, changed=changed, seconds=seconds, branches=tracer.taken())
 
 
 def plan(tree: Tree, case: Case, depth: str) -> tuple[Outcome, tuple[str, ...], float]:

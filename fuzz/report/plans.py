@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -112,8 +113,11 @@ def _problem(outcome: Outcome) -> str:
 
 def show_case(case: Case, console: Console) -> None:
     """The layers by spec, and the settings that are not the default."""
-    table = Table(title=f"Case {case_id(case)}", title_justify="left")
+    table = Table(
+        title=f"Case {case_id(case)}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     for column, justify in (
+        ("n", "right"),
         ("layers", "left"),
         ("kind", "left"),
         ("block", "right"),
@@ -125,6 +129,7 @@ def show_case(case: Case, console: Console) -> None:
         mine = [layer for layer in case.layers if layer.spec == at]
         draft = " (draft)" if any(layer.draft for layer in mine) else ""
         table.add_row(
+            str(len(mine)),
             escape(_names(tuple(layer.name for layer in mine))) + draft, kind_of(spec), f"{spec.block_size:,}",
             f"{page_bytes(spec):,}", mode_of(spec),
         )  # fmt: skip
@@ -159,17 +164,16 @@ def _plan_cell(case: Case, one: Planned) -> Table:
     outer.add_row(f"[bold]{escape(one.address)}[/] (vLLM {escape(one.hello.version)})")
     outcome, plan = one.outcome, plan_of(one.outcome)
     if plan is not None and plan.groups is not None:
-        table = Table()
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for name, justify in (
             ("#", "right"), ("layers", "left"), ("kind", "left"), ("block", "right"), ("span", "right"),
-            ("page", "right"), ("mode", "left"), ("draft", "left"),
+            ("page", "right"), ("mode", "left"),
         ):  # fmt: skip
-            table.add_column(name, justify=justify)  # type: ignore[arg-type]
+            table.add_column(name, justify=justify, no_wrap=name != "layers", overflow="fold")  # type: ignore[arg-type]
         for number, g in enumerate(plan.groups):
             table.add_row(
                 str(number), escape(_names(g.layers)), g.kind + (" (uniform)" if g.is_wrapper else ""),
-                f"{g.block_size:,}", f"{g.span_tokens:,}", f"{g.page_bytes:,}", mode_of_group(plan, g, case),
-                "yes" if g.draft else "",
+                f"{g.block_size:,}", f"{g.span_tokens:,}", f"{g.page_bytes:,}", mode_of_group(plan, g, case) + (" (draft)" if g.draft else ""),
             )  # fmt: skip
         outer.add_row(table)
     if plan is not None and plan.placement is not None:
@@ -203,7 +207,7 @@ def _refusal_words(refusal: Refusal) -> str:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    """Layer names, shortened."""
-    if len(names) <= 3:
-        return f"{len(names)}: " + ", ".join(names)
-    return f"{len(names)}: {names[0]}, {names[1]} … {names[-1]}"
+    """The first and the last of some layers."""
+    if len(names) <= 2:
+        return ", ".join(names)
+    return f"{names[0]} … {names[-1]}"

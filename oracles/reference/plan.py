@@ -51,6 +51,7 @@ from oracles.reference.grouping import LayerMap, Made, RefusedError, UnruledErro
 from oracles.reference.rules import RuleSet
 from oracles.reference.specs import is_uniform, page, settle
 
+
 class Unruled(Struct, frozen=True):
     """No rule covers the case: nothing can be said, and ``reason`` is counted."""
 
