@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 from fuzz.known import Known, KnownFindings
 from fuzz.pair import Judged, Pair, Pending, PlannerInfo
 from fuzz.store import Store
+from fuzz.twins import Twins
 from oracles.case import Case, canonical, case_id
 from oracles.compare import FAILING, VERDICTS, Finding
 from oracles.law import Contract
@@ -82,6 +83,7 @@ class Report(Struct, frozen=True, kw_only=True):
     planner_seconds: float
     verdicts: dict[str, int]
     inconclusive: dict[str, int]
+    planned_under_other_hash_seeds: int
     findings: tuple[Witness, ...]
     known: tuple[Known, ...]
     planners: tuple[PlannerInfo, ...]
@@ -102,12 +104,15 @@ Event = Started | Progressed | Found | Finished
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """How long to run and on what: the seed, a time in seconds, a number of drawn cases, and the corpus."""
+    """How long to run and on what: the seed, a time in seconds, a number of drawn cases, the corpus, and whether
+    a sample is planned again under other hash seeds.
+    """
 
     seed: int
     seconds: float | None = None
     cases: int | None = None
     corpus: tuple[Case, ...] = ()
+    twins: bool = True
 
 
 def drawn(seed: int) -> Iterator[Case]:
@@ -125,14 +130,30 @@ def run(pair: Pair, plan: Plan, store: Store, known: KnownFindings) -> Iterator[
     planners = pair.infos()
     yield Started(planners=planners, contract=pair.contract, seed=plan.seed)
     ledger = Ledger(pair, store, known)
+    twins = Twins(pair) if plan.twins else None
     begun = time.monotonic()
     stop_at = begun + plan.seconds if plan.seconds is not None else None
     count = plan.cases if plan.cases is not None else (0 if stop_at is None else None)
     source = itertools.chain(plan.corpus, itertools.islice(drawn(plan.seed), count))
-    for judged in _pipelined(pair, source, stop_at):
-        yield from ledger.note(judged)
-        yield ledger.progress(time.monotonic() - begun)
-    yield Finished(report=ledger.report(plan, planners, time.monotonic() - begun))
+    try:
+        for batch in _pipelined(pair, source, stop_at):
+            yield from ledger.note(batch)
+            if twins is not None:
+                twins.sample(batch)
+                yield from _note_twins(ledger, twins, wait=False)
+            yield ledger.progress(time.monotonic() - begun)
+        seconds = time.monotonic() - begun
+        if twins is not None:
+            yield from _note_twins(ledger, twins, wait=True)
+        yield Finished(report=ledger.report(plan, planners, seconds, twins.compared if twins else 0))
+    finally:
+        if twins is not None:
+            twins.close()
+
+
+def _note_twins(ledger: Ledger, twins: Twins, *, wait: bool) -> Iterator[Found]:
+    for case, findings in twins.answered(wait=wait):
+        yield from ledger.note_findings(case, findings)
 
 
 def _pipelined(pair: Pair, source: Iterable[Case], stop_at: float | None) -> Iterator[list[Judged]]:
@@ -150,6 +171,10 @@ def _pipelined(pair: Pair, source: Iterable[Case], stop_at: float | None) -> Ite
         yield list(pair.collect(queue.popleft()))
 
 
+Size = tuple[int, int, bytes]
+"""Shortlex order on cases: layers, then length of the canonical form, then the form itself."""
+
+
 class Ledger:
     """Counts verdicts and keeps the smallest witness of each fingerprint."""
 
@@ -160,7 +185,7 @@ class Ledger:
         self._verdicts: Counter[str] = Counter(dict.fromkeys(VERDICTS, 0))
         self._reasons: Counter[str] = Counter()
         self._witnesses: dict[str, Witness] = {}
-        self._sizes: dict[str, tuple[int, bytes]] = {}
+        self._sizes: dict[str, Size] = {}
 
     def note(self, batch: list[Judged]) -> Iterator[Found]:
         """Takes in a batch; yields fingerprints not seen before."""
@@ -170,26 +195,26 @@ class Ledger:
             self._verdicts[judged.verdict.name] += 1
             if judged.verdict.reason:
                 self._reasons[judged.verdict.reason] += 1
-            for finding in judged.verdict.findings:
-                # One fault can be told apart by verdict too: fixed here, unfixed there.
-                key = f"{finding.fingerprint}:{finding.verdict}"
-                size = (len(judged.case.layers), canonical(judged.case))
-                if key not in self._witnesses:
-                    yield Found(witness=self._keep(key, judged.case, finding, size, seen=1))
-                    continue
-                held = self._witnesses[key]
-                if (size[0], len(size[1]), size[1]) < (
-                    self._sizes[key][0],
-                    len(self._sizes[key][1]),
-                    self._sizes[key][1],
-                ):
-                    self._keep(key, judged.case, finding, size, seen=held.seen + 1)
-                    if held.id != self._witnesses[key].id:
-                        self._store.drop_finding(held.id, held.fingerprint)
-                else:
-                    self._witnesses[key] = structs.replace(held, seen=held.seen + 1)
+            yield from self.note_findings(judged.case, judged.verdict.findings)
 
-    def _keep(self, key: str, case: Case, finding: Finding, size: tuple[int, bytes], *, seen: int) -> Witness:
+    def note_findings(self, case: Case, findings: Iterable[Finding]) -> Iterator[Found]:
+        """Takes in the findings of one case; yields those whose fingerprint was not seen before."""
+        for finding in findings:
+            # One fault can be told apart by verdict too: fixed here, unfixed there.
+            key = f"{finding.fingerprint}:{finding.verdict}"
+            text = canonical(case)
+            size = len(case.layers), len(text), text
+            held = self._witnesses.get(key)
+            if held is None:
+                yield Found(witness=self._keep(key, case, finding, size, seen=1))
+            elif size < self._sizes[key]:
+                kept = self._keep(key, case, finding, size, seen=held.seen + 1)
+                if held.id != kept.id:
+                    self._store.drop_finding(held.id, held.fingerprint)
+            else:
+                self._witnesses[key] = structs.replace(held, seen=held.seen + 1)
+
+    def _keep(self, key: str, case: Case, finding: Finding, size: Size, *, seen: int) -> Witness:
         pair = self._pair
         self._store.keep_finding(case, finding, pair.contract, pair.unpatched.address, pair.patched.address)
         identity = case_id(case)
@@ -210,7 +235,7 @@ class Ledger:
             planner_seconds=self._planner_seconds, distinct=len(self._witnesses),
         )  # fmt: skip
 
-    def report(self, plan: Plan, planners: tuple[PlannerInfo, ...], seconds: float) -> Report:
+    def report(self, plan: Plan, planners: tuple[PlannerInfo, ...], seconds: float, compared: int) -> Report:
         """The whole run; findings that need attention first, then by how often they were seen."""
         rank = {name: place for place, name in enumerate(("regression", "dispute", "unfixed", "fixed"))}
         findings = sorted(self._witnesses.values(), key=lambda w: (w.known, rank[w.verdict], -w.seen, w.fingerprint))
@@ -224,6 +249,7 @@ class Ledger:
             planner_seconds=round(self._planner_seconds, 3),
             verdicts=dict(self._verdicts),
             inconclusive=dict(self._reasons),
+            planned_under_other_hash_seeds=compared,
             findings=tuple(findings),
             known=self._known.met({w.fingerprint for w in self._witnesses.values()}),
             planners=planners,

@@ -107,7 +107,9 @@ def find_case(text: str, store: Store) -> Case:
         return read_case(Path("/dev/stdin"))
     path = Path(text)
     if is_identity(text) and not path.exists():
-        found = store.load(text) or next((e.case for e in load_corpus(corpus_folder()) if case_id(e.case) == text), None)
+        found = store.load(text) or next(
+            (e.case for e in load_corpus(corpus_folder()) if case_id(e.case) == text), None
+        )
         if found is None:
             raise CaseError(f"{text}: no case of that id in {store.folder} or the corpus")
         return found
@@ -128,6 +130,7 @@ def run(
     seed: Annotated[int | None, typer.Option(min=0, help="Where drawing starts; random when not given.")] = None,
     contract: ContractFlag = None,
     with_corpus: Annotated[bool, typer.Option("--corpus/--no-corpus", help="Ask the corpus first.")] = True,
+    twins: Annotated[bool, typer.Option("--twins/--no-twins", help="Plan a sample under other hash seeds too.")] = True,
     deadline: Deadline = CASE_SECONDS,
     memory_gib: MemoryGiB = MEMORY_BYTES / 2**30,
     store: StoreFlag = DEFAULT_FOLDER,
@@ -148,7 +151,7 @@ def run(
     pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
     plan = Plan(
         seed=secrets.randbelow(2**32) if seed is None else seed, seconds=seconds, cases=cases,
-        corpus=tuple(e.case for e in small_corpus()) if with_corpus else (),
+        corpus=tuple(e.case for e in small_corpus()) if with_corpus else (), twins=twins,
     )  # fmt: skip
     try:
         report = terminal.follow(campaign(pair, plan, Store(store), known), console, seconds, cases)

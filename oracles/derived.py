@@ -29,7 +29,8 @@ _MIRROR = str.maketrans(
 
 def new_name(name: str) -> str:
     """The name a layer gets in ``renamed``: letters mirrored (a for z), so that their order turns round; digits
-    stay, because vLLM reads a layer's index from them."""
+    stay, because vLLM reads a layer's index from them.
+    """
     return name.translate(_MIRROR)
 
 

@@ -7,12 +7,16 @@ All groups lie over the same bytes, because a block id belongs to one group at a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct, structs
 
 from oracles.case import AttentionSpec, LayerSpec, MlaSpec, SlidingWindowMlaSpec
 from oracles.geometry import page_bytes, round_up, stride_alignment
-from oracles.plan import Record
+from oracles.plan import Placement, Record
 
 if TYPE_CHECKING:
     from oracles.reference.rules import RuleSet
@@ -45,8 +49,6 @@ def is_padded(spec: LayerSpec) -> bool:
 
 
 def _unaligned(spec: LayerSpec) -> LayerSpec:
-    from msgspec import structs
-
     return structs.replace(spec, alignment=None)
 
 
@@ -116,3 +118,155 @@ def expected_records(
             ))  # fmt: skip
             offset += room * len(names)
     return tuple(records)
+
+
+# Interval arithmetic over what a planner placed. Nothing is enumerated over blocks: a run of bytes and all its
+# repetitions are three numbers.
+
+
+class Run(Struct, frozen=True):
+    """Bytes that repeat with every block: block b takes [start + b·stride, start + b·stride + size).
+
+    A page is one run in a block-compact layout, one for each head in the others.
+    """
+
+    start: int
+    stride: int
+    size: int
+
+    def end(self, blocks: int) -> int:
+        """One past the last byte over ``blocks`` blocks."""
+        return self.start + (blocks - 1) * self.stride + self.size
+
+
+class Page(Struct, frozen=True):
+    """Where one layer lies in a pool: its group, its planned spec and its runs."""
+
+    layer: str
+    group: int
+    spec: LayerSpec
+    runs: tuple[Run, ...]
+
+
+def placed_pages(
+    layout: str, placement: Placement, planned: Mapping[str, tuple[int, LayerSpec]]
+) -> list[Page]:
+    """The pages of one pool, of layers that ``planned`` (group index and spec by layer) knows."""
+    pages = []
+    for record in placement.records:
+        for at, name in enumerate(record.layers):
+            if name not in planned:
+                continue
+            group, spec = planned[name]
+            start = record.offset if record.aliased else record.offset + at * record.layer_stride
+            heads = 1 if layout in BLOCK_COMPACT or record.aliased else heads_of(spec)
+            strip = page_bytes(spec) // heads
+            # Block-outermost: all layers' strips of a head lie together; else all blocks' do.
+            gap = strip * (len(record.layers) if layout in BLOCK_OUTERMOST else placement.num_blocks)
+            runs = tuple(Run(start + head * gap, record.block_stride, strip) for head in range(heads))
+            pages.append(Page(layer=name, group=group, spec=spec, runs=runs))
+    return pages
+
+
+def first_overlap(runs: Sequence[tuple[int, Run]], blocks: int, *, across: bool) -> tuple[int, int] | None:
+    """Two owners whose bytes meet, or None. ``runs`` are (owner, run) pairs.
+
+    ``across`` False: any two runs, in any blocks (one owner's own blocks included). True: only runs of different
+    owners in *different* blocks, because the same block id never belongs to two groups.
+    """
+    for cluster in _clusters(runs, blocks):
+        found = _overlap_in(cluster, blocks, across=across)
+        if found is not None:
+            return found
+    return None
+
+
+def _clusters(runs: Sequence[tuple[int, Run]], blocks: int) -> Iterator[list[tuple[int, Run]]]:
+    """Runs whose whole extents meet; runs in different clusters share no byte."""
+    cluster: list[tuple[int, Run]] = []
+    end = 0
+    for owner, run in sorted(runs, key=lambda pair: pair[1].start):
+        if cluster and run.start >= end:
+            yield cluster
+            cluster, end = [], 0
+        cluster.append((owner, run))
+        end = max(end, run.end(blocks))
+    if cluster:
+        yield cluster
+
+
+def _overlap_in(cluster: list[tuple[int, Run]], blocks: int, *, across: bool) -> tuple[int, int] | None:
+    if _repeats_as_cells(cluster):
+        if across:
+            return None  # every run stays in its block's cell, so different blocks never meet
+        return _residues_meet(cluster)
+    distinct = list(dict.fromkeys(cluster))
+    if across:
+        if len({run for _, run in distinct}) == 1:
+            run = distinct[0][1]
+            return None if blocks < 2 or run.size <= run.stride else (distinct[0][0], distinct[-1][0])
+    else:
+        for owner, run in distinct:
+            if blocks > 1 and run.size > run.stride:
+                return owner, owner
+        if len(distinct) < len(cluster):
+            twice = next(pair for pair in cluster if cluster.count(pair) > 1)
+            return twice[0], twice[0]
+    for at, (owner, run) in enumerate(distinct):
+        for other, second in distinct[at + 1 : at + 1 + MAX_NEIGHBOURS]:
+            if (owner != other or not across) and _runs_meet(run, second, blocks, same_block=not across):
+                return owner, other
+    return None
+
+
+MAX_NEIGHBOURS = 64
+"""Pairs looked at per run where extents interleave without a common cell. No correct plan interleaves like that
+except with equal runs, so a bound costs nothing but keeps a broken plan of a thousand layers cheap."""
+
+
+def _repeats_as_cells(cluster: list[tuple[int, Run]]) -> bool:
+    """Whether all runs have one stride and stay within one cell of it: a block-outermost pool."""
+    stride = cluster[0][1].stride
+    if stride < 1:
+        return False
+    cell = min(run.start for _, run in cluster) // stride
+    return all(
+        run.stride == stride and run.start // stride == cell == (run.start + run.size - 1) // stride
+        for _, run in cluster
+    )
+
+
+def _residues_meet(cluster: list[tuple[int, Run]]) -> tuple[int, int] | None:
+    ordered = sorted(cluster, key=lambda pair: pair[1].start)
+    for (owner, run), (other, second) in pairwise(ordered):
+        if run.start + run.size > second.start:
+            return owner, other
+    return None
+
+
+SAMPLED_BLOCKS = 2048
+"""Blocks looked at from either end where two runs have different strides: no correct plan lets such runs share
+an extent, and where they do, they meet within a few blocks."""
+
+
+def _runs_meet(a: Run, b: Run, blocks: int, *, same_block: bool) -> bool:
+    """Whether a block of ``a`` meets a block of ``b``; the same block counts when ``same_block``."""
+    if a.stride == b.stride and a.stride > 0:
+        # Block i of a meets block j of b when -b.size < a.start - b.start + (i - j)·stride < a.size … so the
+        # difference i - j lies in an open interval.
+        gap = b.start - a.start
+        low = (gap - a.size) // a.stride + 1
+        high = -((-(gap + b.size)) // a.stride) - 1
+        low, high = max(low, 1 - blocks), min(high, blocks - 1)
+        return low <= high and (same_block or (low, high) != (0, 0))
+    count = min(blocks, SAMPLED_BLOCKS)
+    ids = np.unique(np.concatenate([np.arange(count), np.arange(blocks - count, blocks)])).astype(np.int64)
+    starts = a.start + ids * a.stride
+    if b.stride < 1:
+        return bool(np.any((starts < b.start + b.size) & (starts + a.size > b.start)))
+    first = np.maximum((starts - b.start - b.size) // b.stride + 1, 0)
+    last = np.minimum(-((-(starts + a.size - b.start)) // b.stride) - 1, blocks - 1)
+    meets = first <= last
+    if not same_block:
+        meets &= ~((first == ids) & (last == ids))
+    return bool(np.any(meets))

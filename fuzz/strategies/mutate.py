@@ -17,6 +17,7 @@ from fuzz.strategies.memory import MAX_MEMORY, smallest_memory
 from fuzz.strategies.pages import MAX_BLOCK, RELATIONS, relate
 from fuzz.strategies.scene import WINDOWED
 from fuzz.strategies.source import RandomSource, Source
+from fuzz.strategies.specs import with_sound_stride
 from oracles.case import (
     AttentionSpec,
     Case,
@@ -30,7 +31,7 @@ from oracles.case import (
     check_case,
     kind_of,
 )
-from oracles.geometry import content_bytes, page_bytes, stride_alignment
+from oracles.geometry import content_bytes, page_bytes
 
 MAX_MUTANT_LAYERS = 256
 """Duplicating and splicing stop here; four times the generator's stacks are enough to see linear growth."""
@@ -240,8 +241,7 @@ def _repaired_spec(spec: Spec, settings: Settings) -> Spec:
         return structs.replace(
             spec, mamba_cache_mode=settings.mamba_mode, block_size=max(spec.block_size, whole)
         )  # fmt: skip
-    if stride_alignment(spec) < 1:
-        spec = structs.replace(spec, block_stride_alignment=None)
+    spec = with_sound_stride(spec)
     if settings.dcp > 1 and kind_of(spec) in WINDOWED and not spec.replicated:
         spec = structs.replace(spec, replicated=True)
     return spec

@@ -68,7 +68,7 @@ def outline(case: Case) -> Outline:
         table = _beside_hidden_states([_raised(spec, common) for spec in table], common)
         pages = [page_bytes(spec) for spec in table]
     outermost = settings.layout in BLOCK_OUTERMOST
-    strides = [stride_alignment(spec) for spec in table]
+    strides = [max(1, stride_alignment(spec)) for spec in table]
     widths = pages if outermost else [round_up(p, s) for p, s in zip(pages, strides, strict=True)]
     block_bytes = []
     stages = settings.stages

@@ -87,11 +87,12 @@ def draw_spec(source: Source, scene: Scene, kind: str, *, replicated: bool, bloc
     for quirk in sorted(drawn, key=LAST.__contains__):
         if quirk in ATTENTION_QUIRKS:
             ATTENTION_QUIRKS[quirk](source, scene, kind, fields)
-    spec = SPEC_CLASSES[kind](**fields)
-    if stride_alignment(spec) < 1:
-        # A kernel block smaller than one compressed state is no backend's.
-        spec = structs.replace(spec, block_stride_alignment=None)
-    return spec  # type: ignore[return-value]
+    return with_sound_stride(SPEC_CLASSES[kind](**fields))  # type: ignore[arg-type]
+
+
+def with_sound_stride(spec: Spec) -> Spec:
+    """``spec``, without a stride in kernel blocks too small for one compressed state: no backend asks for it."""
+    return spec if stride_alignment(spec) else structs.replace(spec, block_stride_alignment=None)
 
 
 def draw_mamba(source: Source, scene: Scene) -> MambaSpec:

@@ -9,8 +9,8 @@ from msgspec import Struct, structs
 from fuzz.strategies.pages import RELATIONS, relate
 from fuzz.strategies.scene import Scene, draw_kind
 from fuzz.strategies.source import Source
-from fuzz.strategies.specs import draw_spec
-from oracles.case import AttentionSpec, Spec
+from fuzz.strategies.specs import draw_spec, with_sound_stride
+from oracles.case import AttentionSpec, FullSpec, Spec, kind_of
 from oracles.geometry import page_bytes
 
 MAX_SPECS = 4
@@ -50,6 +50,8 @@ def must_replicate(scene: Scene, source: Source, kind: str) -> bool:
 def draw_another(source: Source, scene: Scene, specs: Sequence[Spec]) -> Spec:
     """One more spec, its page in a drawn relation to an earlier one."""
     base = specs[0] if len(specs) == 1 else source.choice(specs)
+    if source.chance(20) and isinstance(base, AttentionSpec):
+        return sibling(source, scene, base)
     kind = draw_kind(source, scene.kinds)
     if source.chance(25) and isinstance(base, AttentionSpec):
         # Same geometry in another kind, or the same kind with one field changed: what merges must tell apart.
@@ -58,18 +60,35 @@ def draw_another(source: Source, scene: Scene, specs: Sequence[Spec]) -> Spec:
     return relate(source, other, page_bytes(base), source.choice(RELATIONS))
 
 
+def sibling(source: Source, scene: Scene, base: AttentionSpec) -> Spec:
+    """``base`` with one field changed: what may still share its group, or must not for that one field."""
+    kind = kind_of(base)
+    change = source.choice(("heads", "heads", "window", "causality", "tp_shards", "mode"))
+    if change == "window" and isinstance(base, FullSpec) and base.attention_chunk_size is None:
+        return structs.replace(base, sliding_window=source.choice((1024, 128, None)))
+    if change == "causality" and isinstance(base, FullSpec) and scene.shape.vocabulary.knows(kind, "non_causal"):
+        return structs.replace(base, non_causal=not base.non_causal)
+    if change == "tp_shards" and scene.shape.vocabulary.knows(kind, "max_tp_shards"):
+        return structs.replace(base, max_tp_shards=source.choice((4, 1)))
+    if change == "mode" and scene.may_shard(kind) and scene.policy == "some" and scene.shape.vocabulary.replicable(kind):
+        return structs.replace(base, replicated=not base.replicated)
+    heads = base.num_kv_heads * source.choice((2, 3))
+    slots = None if base.num_head_slots is None else heads
+    return structs.replace(base, num_kv_heads=heads, num_head_slots=slots, page_size_padded=None)
+
+
 def twin(source: Source, scene: Scene, kind: str, base: AttentionSpec) -> Spec:
     """A spec of ``kind`` with the geometry of ``base`` where the kind allows it."""
     drawn = draw_spec(source, scene, kind, replicated=scene.replicates(source, kind))
     if not isinstance(drawn, AttentionSpec) or isinstance(drawn.head_size_v, int) != isinstance(base.head_size_v, int):
         return drawn
-    return structs.replace(
+    return with_sound_stride(structs.replace(
         drawn,
         block_size=base.block_size, num_kv_heads=base.num_kv_heads, head_size=base.head_size,
         head_size_v=base.head_size_v, dtype=base.dtype, kv_quant_mode=base.kv_quant_mode,
         num_head_slots=base.num_head_slots, state_content_bytes=base.state_content_bytes,
         tokens_per_state=base.tokens_per_state, page_size_padded=None,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def draw_order(source: Source, specs: int, limit: int) -> list[int]:

@@ -93,5 +93,5 @@ def check_and_claim_use_one_pool(evidence: Evidence) -> Iterator[Breach]:
     elif capacity.tokens > capacity.concurrency * capacity.model_len:
         yield Breach(
             law="C4", path="capacity.tokens",
-            detail=f"{capacity.tokens} tokens are claimed for {capacity.concurrency:g} requests of {capacity.model_len}",
+            detail=f"{capacity.tokens} tokens are claimed, more than {capacity.concurrency:g} × {capacity.model_len}",
         )  # fmt: skip

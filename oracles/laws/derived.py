@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import structs
 
@@ -96,7 +96,8 @@ def unsplit_layers_ignore_dcp(evidence: Evidence) -> Iterator[Breach]:
     if before.groups is None or after.groups is None:
         return
     modes = {layer.name: mode_of(evidence.case.spec_of(layer)) for layer in evidence.case.layers}
-    facts = [_unsplit_facts(plan, modes) for plan in (before, after)]
+    lengths = [plan.capacity and plan.capacity.model_len for plan in (before, after)]
+    facts = [_unsplit_facts(plan, modes, widths=lengths[0] == lengths[1]) for plan in (before, after)]
     for name in facts[0].keys() & facts[1].keys():
         for field, value in facts[0][name].items():
             other = facts[1][name].get(field, value)
@@ -107,7 +108,8 @@ def unsplit_layers_ignore_dcp(evidence: Evidence) -> Iterator[Breach]:
                 return
 
 
-def _unsplit_facts(plan: Plan, modes: dict[str, str]) -> dict[str, dict[str, object]]:
+def _unsplit_facts(plan: Plan, modes: Mapping[str, str], *, widths: bool) -> dict[str, dict[str, object]]:
+    """What must not change. Tables are compared for one model length only: an automatic one grows with dcp."""
     assert plan.groups is not None
     found: dict[str, dict[str, object]] = {}
     for at, group in enumerate(plan.groups):
@@ -115,7 +117,7 @@ def _unsplit_facts(plan: Plan, modes: dict[str, str]) -> dict[str, dict[str, obj
             if modes.get(name) == "sharded":
                 continue
             facts: dict[str, object] = {"groups[].spec": spec, "groups[].span_tokens": group.span_tokens}
-            if plan.sizes is not None and at < len(plan.sizes.widths):
+            if widths and plan.sizes is not None and at < len(plan.sizes.widths):
                 facts["sizes.widths"] = plan.sizes.widths[at]
             found[name] = facts
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from msgspec import structs
@@ -102,8 +103,7 @@ def _lost(own: Spec, planned: Spec) -> Iterator[tuple[str, object, object]]:
     if converted and type(planned) is not _full_kind(own):
         yield "kind", kind_of(own), kind_of(planned)
         return
-    for field in structs.fields(type(own)):
-        name = field.name
+    for name in _field_names(type(own)):
         if name in EXEMPT or (name in EXEMPT_LATENT and isinstance(own, MlaSpec)):
             continue
         if not hasattr(planned, name):
@@ -117,6 +117,11 @@ def _lost(own: Spec, planned: Spec) -> Iterator[tuple[str, object, object]]:
             yield "block_size", own.block_size, planned.block_size
         if page_bytes(planned) < page_bytes(own):
             yield "page_size_padded", page_bytes(own), page_bytes(planned)
+
+
+@functools.cache
+def _field_names(kind: type[Spec]) -> tuple[str, ...]:
+    return tuple(field.name for field in structs.fields(kind))
 
 
 def _full_kind(spec: Spec) -> type[Spec] | None:
@@ -135,9 +140,10 @@ def pages_hold_their_blocks(evidence: Evidence) -> Iterator[Breach]:
     plan = evidence.plan
     assert plan is not None and plan.groups is not None
     own = own_specs(evidence.case)
+    pages = [page_bytes(spec) for spec in plan.specs]
     for group in plan.groups:
         specs = group_specs(plan, group)
-        for name, spec in specs:
+        for name, spec in {id(spec): (name, spec) for name, spec in reversed(specs)}.values():
             before = own.get(name)
             if page_bytes(spec) < content_bytes(spec):
                 words = f"the page of {name} has {page_bytes(spec)} bytes for {content_bytes(spec)}"
@@ -151,7 +157,7 @@ def pages_hold_their_blocks(evidence: Evidence) -> Iterator[Breach]:
                 words = f"the state of {name} had blocks of {before.block_size} tokens, now {spec.block_size}"
                 yield Breach(law="G5", path="groups[].mamba.block_size", detail=words)
                 return
-        total = page_bytes(specs[0][1]) if group.spec is not None else sum(page_bytes(spec) for _, spec in specs)
+        total = pages[group.spec] if group.spec is not None else sum(pages[at] for at in group.members)
         if group.page_bytes != total:
             words = f"the group of {_names(group.layers)} claims a page of {group.page_bytes} bytes, not {total}"
             yield Breach(law="G5", path="groups[].page_bytes", detail=words)

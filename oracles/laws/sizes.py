@@ -20,8 +20,8 @@ def _has_sizes(evidence: Evidence) -> bool:
 def scheduler_block_is_the_common_span(evidence: Evidence) -> Iterator[Breach]:
     """The scheduler's block is the least common multiple of the groups' spans.
 
-    A sharded block spans block × dcp tokens, a replicated or recurrent one its block size. Work is cut at the scheduler's
-    block, so every group's blocks must end there, and nothing larger is needed.
+    A sharded block spans block × dcp tokens, a replicated or recurrent one its block size. Work is cut at the
+    scheduler's block, so every group's blocks must end there, and nothing larger is needed.
     """
     plan = evidence.plan
     assert plan is not None and plan.sizes is not None
@@ -30,7 +30,7 @@ def scheduler_block_is_the_common_span(evidence: Evidence) -> Iterator[Breach]:
     if plan.sizes.scheduler_block != expected:
         yield Breach(
             law="S1", path="sizes.scheduler_block",
-            detail=f"the scheduler's block is {plan.sizes.scheduler_block} tokens; the spans {spans} ask for {expected}",
+            detail=f"the scheduler's block is {plan.sizes.scheduler_block} tokens, by the spans {spans} {expected}",
         )  # fmt: skip
 
 

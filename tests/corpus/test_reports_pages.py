@@ -313,5 +313,5 @@ def test_r24_windowed_mla_of_two_sizes_gets_the_page_of_the_first_today(either: 
     answer = plan(either, case)
     assert widths(answer) == [4]
     assert placement_faults(case, answer) == [
-        f"model.layers.wide.{at}: content of 18432 bytes in a page of 16384" for at in range(2)
+        f"stage 0: model.layers.wide.{at}: content of 18432 bytes in a page of 16384" for at in range(2)
     ]

@@ -1,0 +1,278 @@
+"""Passes over settings and spec fields: defaults first, then plainer kinds, then rounder and smaller numbers."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec import structs
+
+from fuzz.minimise.layers import rows_of
+from fuzz.minimise.order import FRIENDLY, KINDS, value_rank
+from oracles.case import (
+    SPEC_CLASSES,
+    AttentionSpec,
+    Case,
+    CaseError,
+    LayerSpec,
+    MambaSpec,
+    MultipleOf,
+    Settings,
+    Spec,
+    Worker,
+    build_case,
+    kind_of,
+)
+from oracles.geometry import DTYPE_BYTES, check_spec, content_bytes, page_bytes
+
+
+def with_specs(case: Case, specs: Sequence[LayerSpec]) -> Case:
+    """``case`` with its spec table replaced, entry by entry."""
+    rows = [(layer, cast(Spec, specs[layer.spec])) for layer, _ in rows_of(case)]
+    return build_case(rows, case.settings, case.provenance)
+
+
+def with_settings(case: Case, **changes: Any) -> Case:
+    """``case`` with some settings replaced."""
+    return structs.replace(case, settings=structs.replace(case.settings, **changes))
+
+
+def default_settings(case: Case) -> Iterator[Case]:
+    """Settings at their defaults: all, all but one, one."""
+    workers = case.settings.workers
+    default = Settings()
+    yield structs.replace(case, settings=structs.replace(default, workers=_default_workers(workers)))
+    changed = [
+        field.name for field in structs.fields(Settings) if getattr(case.settings, field.name) != field.default
+    ]
+    for kept in changed:
+        settings = structs.replace(
+            default, **{"workers": _default_workers(workers), kept: getattr(case.settings, kept)}
+        )
+        yield structs.replace(case, settings=settings)
+    for name in changed:
+        value = _default_workers(workers) if name == "workers" else getattr(default, name)
+        yield with_settings(case, **{name: value})
+    if any(isinstance(spec, MambaSpec) for spec in case.specs):
+        # The two say the same thing and change together.
+        for mode in ("none", "align"):
+            specs = [structs.replace(s, mamba_cache_mode=mode) if isinstance(s, MambaSpec) else s for s in case.specs]
+            yield with_settings(with_specs(case, specs), mamba_mode=mode)
+
+
+def _default_workers(workers: Sequence[Worker]) -> tuple[Worker, ...]:
+    memory = Settings().workers[0].memory
+    return tuple(structs.replace(worker, memory=memory) for worker in workers)
+
+
+def default_fields(case: Case) -> Iterator[Case]:
+    """Spec fields at their defaults: all of all specs, all of one, one field of all specs, one field of one."""
+    yield with_specs(case, [_plain(spec) for spec in case.specs])
+    for at, spec in enumerate(case.specs):
+        yield _with_spec(case, at, _plain(spec))
+    names = dict.fromkeys(
+        f.name
+        for spec in case.specs
+        for f in structs.fields(type(spec))
+        if not f.required and getattr(spec, f.name) != f.default
+    )
+    for name in names:
+        yield with_specs(case, [_field_default(spec, name) for spec in case.specs])
+    for at, spec in enumerate(case.specs):
+        for name in names:
+            yield _with_spec(case, at, _field_default(spec, name))
+
+
+def _with_spec(case: Case, at: int, spec: LayerSpec) -> Case:
+    return with_specs(case, [*case.specs[:at], spec, *case.specs[at + 1 :]])
+
+
+def _plain(spec: LayerSpec) -> LayerSpec:
+    kept = {f.name: getattr(spec, f.name) for f in structs.fields(type(spec)) if f.required}
+    if isinstance(spec, AttentionSpec):
+        kept["replicated"] = spec.replicated  # what a mode means to the case is another pass's question
+    return type(spec)(**kept)
+
+
+def _field_default(spec: LayerSpec, name: str) -> LayerSpec:
+    for field in structs.fields(type(spec)):
+        if field.name == name and not field.required:
+            return structs.replace(spec, **{name: field.default})
+    return spec
+
+
+def merge_specs(case: Case) -> Iterator[Case]:
+    """The layers of one spec given another's."""
+    for dropped in range(len(case.specs)):
+        for kept in range(len(case.specs)):
+            if kept != dropped:
+                yield _with_spec(case, dropped, case.specs[kept])
+
+
+def align_specs(case: Case) -> Iterator[Case]:
+    """One field of a spec made equal to another spec's, which leaves less to compare."""
+    for at, spec in enumerate(case.specs):
+        for other in case.specs:
+            for field in structs.fields(type(spec)):
+                theirs = getattr(other, field.name, None)
+                if theirs is not None and theirs != getattr(spec, field.name):
+                    yield _with_spec(case, at, structs.replace(spec, **{field.name: theirs}))
+
+
+def plainer_kinds(case: Case) -> Iterator[Case]:
+    """Specs of a plainer kind, with the fields that both kinds have; then of that kind with plain fields."""
+    for at, spec in enumerate(case.specs):
+        for kind in KINDS[: KINDS.index(kind_of(spec))]:
+            for made in (converted(spec, kind), plainest(kind, replicated=getattr(spec, "replicated", False))):
+                if made is not None:
+                    yield _with_spec(case, at, made)
+
+
+def plain_specs(case: Case) -> Iterator[Case]:
+    """The plainest spec of the same kind."""
+    plain = [plainest(kind_of(s), replicated=getattr(s, "replicated", False)) for s in case.specs]
+    yield with_specs(case, plain)
+    for at, spec in enumerate(plain):
+        yield _with_spec(case, at, spec)
+
+
+@functools.cache
+def plainest(kind: str, *, replicated: bool) -> LayerSpec:
+    """The spec of ``kind`` with every required field at its plainest value."""
+    if kind == "mamba":
+        return MambaSpec(block_size=16, shapes=((2048,),), dtypes=("bfloat16",))
+    cls = SPEC_CLASSES[kind]
+    required = {f.name: FRIENDLY[f.name][0] for f in structs.fields(cls) if f.required}
+    return cls(**required, replicated=replicated)
+
+
+def converted(spec: LayerSpec, kind: str) -> LayerSpec | None:
+    """``spec`` as another kind, keeping what both can say; None where they share no geometry."""
+    cls = SPEC_CLASSES[kind]
+    if isinstance(spec, MambaSpec) or issubclass(cls, MambaSpec):
+        return None
+    mine = {f.name: getattr(spec, f.name) for f in structs.fields(type(spec))}
+    facts: dict[str, Any] = {}
+    for field in structs.fields(cls):
+        if field.name in mine:
+            facts[field.name] = mine[field.name]
+        elif field.required:
+            facts[field.name] = FRIENDLY[field.name][0]
+    facts["head_size_v"] = next(f.default for f in structs.fields(cls) if f.name == "head_size_v")
+    if kind in ("full", "mla", "sink", "rswa"):
+        facts["sliding_window"] = facts["attention_chunk_size"] = None
+    try:
+        return msgspec.convert({"kind": kind, **{k: v for k, v in facts.items() if v is not None}}, type=Spec)
+    except msgspec.ValidationError:
+        return None
+
+
+def plainer_numbers(case: Case) -> Iterator[Case]:
+    """Numbers made plainer: one field in all specs alike, then one number at a time, specs before settings."""
+    for name in dict.fromkeys(f.name for s in case.specs for f in structs.fields(type(s))):
+        values = {getattr(s, name) for s in case.specs if isinstance(getattr(s, name, None), int)}
+        for value in dict.fromkeys(v for old in values for v in plainer(name, old)):
+            if len(case.specs) > 1:
+                yield with_specs(case, [_replaced(s, name, value) for s in case.specs])
+    for at, spec in enumerate(case.specs):
+        for field in structs.fields(type(spec)):
+            for value in _plainer_values(case, spec, field.name):
+                yield _with_spec(case, at, structs.replace(spec, **{field.name: value}))
+    settings = case.settings
+    for field in structs.fields(Settings):
+        old = getattr(settings, field.name)
+        if isinstance(old, int) and not isinstance(old, bool):
+            for value in plainer(field.name, old):
+                yield with_settings(case, **{field.name: value})
+    for workers in _plainer_workers(settings.workers):
+        yield with_settings(case, workers=workers)
+    if settings.speculative is not None:
+        for name in ("tokens", "modules"):
+            for value in plainer(name, getattr(settings.speculative, name)):
+                yield with_settings(case, speculative=structs.replace(settings.speculative, **{name: value}))
+        yield with_settings(case, speculative=structs.replace(settings.speculative, method="eagle"))
+
+
+def _replaced(spec: LayerSpec, name: str, value: int) -> LayerSpec:
+    held = getattr(spec, name, None)
+    if not isinstance(held, int) or isinstance(held, bool):
+        return spec
+    return structs.replace(spec, **{name: value})
+
+
+def _plainer_workers(workers: tuple[Worker, ...]) -> Iterator[tuple[Worker, ...]]:
+    for memory in dict.fromkeys(m for w in workers for m in plainer("memory", w.memory)):
+        yield tuple(structs.replace(w, memory=memory) for w in workers)
+    for at, worker in enumerate(workers):
+        for memory in plainer("memory", worker.memory):
+            yield (*workers[:at], structs.replace(worker, memory=memory), *workers[at + 1 :])
+
+
+def _plainer_values(case: Case, spec: LayerSpec, name: str) -> Iterator[Any]:
+    value = getattr(spec, name)
+    if name == "shapes":
+        yield from _plainer_shapes(case, cast(MambaSpec, spec))
+    elif isinstance(value, MultipleOf):
+        for number in plainer(name, value.multiple_of):
+            yield MultipleOf(number)
+    elif isinstance(value, str) and "/" in value:
+        yield from ("1/2", "1/4")
+    elif name == "page_size_padded" and value is not None:
+        pages = {page_bytes(s) for s in case.specs}
+        pages |= {2 * content_bytes(spec), content_bytes(spec)}
+        yield from sorted(pages - {value}, key=lambda page: value_rank(name, page))
+        yield from plainer(name, value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield from plainer(name, value)
+
+
+def _plainer_shapes(case: Case, spec: MambaSpec) -> Iterator[tuple[tuple[int, ...], ...]]:
+    if len(spec.shapes) > 1:
+        return  # the number of tensors changes with the dtypes: see plainer_states
+    item = DTYPE_BYTES[spec.dtypes[0]]
+    size = math.prod(spec.shapes[0])
+    for wanted in (2048, *(page_bytes(s) // item for s in case.specs), size):
+        if wanted >= 1:
+            yield ((wanted,),)
+    for value in plainer("shapes", size):
+        yield ((value,),)
+
+
+def plainer_states(case: Case) -> Iterator[Case]:
+    """Recurrent state in one tensor of the same bytes, or without one of its tensors."""
+    for at, spec in enumerate(case.specs):
+        if not isinstance(spec, MambaSpec) or len(spec.shapes) == 1:
+            continue
+        total = content_bytes(spec)
+        dtype = "bfloat16" if total % 2 == 0 else "uint8"
+        size = total // DTYPE_BYTES[dtype]
+        yield _with_spec(case, at, structs.replace(spec, shapes=((size,),), dtypes=(dtype,)))
+        for kept in range(len(spec.shapes)):
+            yield _with_spec(
+                case, at, structs.replace(spec, shapes=(spec.shapes[kept],), dtypes=(spec.dtypes[kept],))
+            )
+
+
+def plainer(field: str, value: int) -> Iterator[int]:
+    """Plainer values than ``value`` for ``field``, plainest first; none is negative."""
+    rank = value_rank(field, value)
+    power = 1 << max(0, value.bit_length() - 1)
+    odd = (power, 2 * power, value & (value - 1), value // 2, (value // 16) * 16, value // 3, value // 5, value - 1)
+    for one in dict.fromkeys((*FRIENDLY.get(field, ()), *odd)):
+        if one != value and one >= 0 and value_rank(field, one) < rank:
+            yield one
+
+
+def is_askable_spec(spec: LayerSpec) -> bool:
+    """Whether a layer can have this spec."""
+    try:
+        check_spec(spec)
+    except CaseError:
+        return False
+    return True
+
+
+Pass = Callable[[Case], Iterator[Case]]
