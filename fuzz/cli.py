@@ -15,6 +15,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from fuzz.case_files import read_case
 from fuzz.corpus import CorpusError, Entry, corpus_folder, corpus_stats, load_corpus
 from fuzz.corpus import render_stats as render_corpus_stats
 from fuzz.doctor import examine, show_examined
@@ -26,7 +27,7 @@ from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner, PlannerEr
 from fuzz.planners.trees import Config, Launch, open_launch, read_config
 from fuzz.replay_cases import replay_all, show_replayed
 from fuzz.report import plans
-from fuzz.store import DEFAULT_FOLDER, Store, is_identity, read_case
+from fuzz.store import DEFAULT_FOLDER, Store, is_identity
 from oracles.case import Case, CaseError, case_id, json_schema
 from oracles.laws import LAWS
 

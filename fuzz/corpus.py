@@ -7,7 +7,6 @@ case files: they are writes in progress.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -18,17 +17,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from oracles.case import (
-    MAX_FILE_BYTES,
-    Case,
-    CaseError,
-    case_id,
-    dump_case,
-    is_mixed,
-    kind_of,
-    load_case,
-    mode_of,
-)
+from fuzz.case_files import read_case
+from oracles.case import Case, CaseError, case_id, is_mixed, kind_of, mode_of
 
 LAYER_STEPS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Upper ends of the histogram of layers per case: minimal cases have at most 4, models 30 to 200."""
@@ -38,7 +28,7 @@ BAR_CELLS = 24
 
 
 class CorpusError(Exception):
-    """The corpus cannot be found, read or written; the message names each file."""
+    """The corpus cannot be found or read; the message names each file."""
 
 
 class Entry(Struct, frozen=True):
@@ -100,22 +90,6 @@ def case_files(folder: Path) -> Iterator[Path]:
     yield from sorted(found, key=lambda path: path.relative_to(folder).as_posix())
 
 
-def read_case(path: Path) -> Case:
-    """The case in one file.
-
-    Raises:
-        CorpusError: it cannot be read or is no case; the message names the file, the field and the remedy.
-    """
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:  # before reading: it may be larger than memory
-            raise CorpusError(f"{path}: larger than {MAX_FILE_BYTES:,} bytes, the limit of a case file")
-        return load_case(path.read_bytes())
-    except OSError as error:
-        raise CorpusError(f"{path}: {error.strerror or error}") from error
-    except CaseError as error:
-        raise CorpusError(f"{path}: {error}") from error
-
-
 def load_corpus(folder: Path) -> list[Entry]:
     """All case files below ``folder``, in order of name.
 
@@ -127,30 +101,11 @@ def load_corpus(folder: Path) -> list[Entry]:
     for path in case_files(folder):
         try:
             entries.append(Entry(path.relative_to(folder).as_posix(), read_case(path)))
-        except CorpusError as error:
+        except CaseError as error:
             faults.append(str(error))
     if faults:
         raise CorpusError("\n".join(faults))
     return entries
-
-
-def write_case(path: Path, case: Case) -> None:
-    """Writes a case file so that a reader sees the old bytes or the new ones, never a part; makes its folder.
-
-    Raises:
-        CorpusError: it cannot be written; no partial file is left.
-    """
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            file.write(dump_case(case))
-            file.flush()
-            os.fsync(file.fileno())  # or a power cut could leave the new name on no bytes
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise CorpusError(f"{path}: {error.strerror or error}") from error
 
 
 def corpus_stats(entries: Iterable[Entry]) -> CorpusStats:

@@ -177,4 +177,3 @@ def describe_planner(role: str, planner: Planner) -> PlannerInfo:
         python=hello.python, replication_field=hello.replication_field, hash_seed=planner.hash_seed,
         start_seconds=round(hello.import_seconds, 2),
     )  # fmt: skip
-

@@ -6,15 +6,14 @@ planners. Every file is written beside its place and renamed into it.
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from oracles.case import MAX_FILE_BYTES, Case, CaseError, case_id, dump_case, load_case
+from fuzz.case_files import read_case, write_case, write_whole
+from oracles.case import Case, case_id
 from oracles.compare import Finding
 from oracles.law import Contract
 
@@ -49,7 +48,7 @@ class Store:
         """Writes a case file, unless it is there already."""
         path = self.case_path(case_id(case))
         if not path.is_file():
-            write_whole(path, dump_case(case))
+            write_case(path, case)
         return path
 
     def keep_finding(self, case: Case, finding: Finding, contract: Contract, unpatched: str, patched: str) -> Record:
@@ -97,34 +96,3 @@ class Store:
 def is_identity(text: str) -> bool:
     """Whether ``text`` is written like a case id."""
     return bool(_ID.fullmatch(text))
-
-
-def read_case(path: Path) -> Case:
-    """Reads a case file. Raises CaseError naming the file and the field."""
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES and path.is_file():
-            raise CaseError(f"file: {path.stat().st_size:,} bytes; a case file has at most {MAX_FILE_BYTES:,}")
-        with path.open("rb") as stream:  # a pipe has no size; do not read past the limit
-            data = stream.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise CaseError(f"{path}: cannot be read ({error.strerror})") from None
-    except CaseError as error:
-        raise CaseError(f"{path}: {error}") from None
-    try:
-        return load_case(data)
-    except CaseError as error:
-        raise CaseError(f"{path}: {error}") from None
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file so that readers see all of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-    try:
-        with os.fdopen(fd, "wb") as stream:
-            stream.write(data)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

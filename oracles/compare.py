@@ -201,13 +201,15 @@ def judge(
     patched: list[Breach],
     outcomes: tuple[Outcome, Outcome],
     in_parts: Iterable[Breach] = (),
+    unruled: str = "",
 ) -> Verdict:
     """The verdict on one case from the breaches of both planners (DESIGN 6).
 
     A breach by both alike is *unfixed*, by both in different ways a *dispute*, by the patched planner alone a
     *regression*, by the unpatched planner alone *fixed* by the patch. ``in_parts`` are breaches of the unpatched
     planner on the parts of a mixed case: a fault that it has there, and that the patched planner meets
-    because it plans the parts, is no regression either.
+    because it plans the parts, is no regression either. Breaches of the reference count like those of laws; where it
+    is silent, ``unruled`` is the reason, and a case without findings is inconclusive.
     """
     findings: list[Finding] = []
     keys_unpatched = {_key(b) for b in (*unpatched, *in_parts)}
@@ -230,6 +232,8 @@ def judge(
         return Verdict(name=worst, findings=tuple(findings))
     if unsupported:
         return Verdict(name="inconclusive", reason=f"unsupported: {unsupported[0].field}")
+    if unruled:
+        return Verdict(name="inconclusive", reason=unruled)
     return Verdict(name="agree")
 
 

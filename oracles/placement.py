@@ -52,11 +52,13 @@ def _unaligned(spec: LayerSpec) -> LayerSpec:
     return structs.replace(spec, alignment=None)
 
 
-def check_layout(layout: str, groups: Sequence[GroupSpecs]) -> None:
+def check_layout(layout: str, groups: Sequence[GroupSpecs], rules: RuleSet) -> None:
     """Raises LayoutError when ``layout`` cannot hold the pages of one worker.
 
     Pages of several sizes lie side by side: each must be one run of bytes, and with several groups they must
-    repeat with every block. A page of several runs has no place for padding.
+    repeat with every block. Strides that an alignment makes differ count as sizes there: two groups that step
+    through the same bytes at different paces meet in different blocks. A page of several runs has no place for
+    padding.
     """
     specs = {spec for group in groups for _, spec in group}
     if len({page_bytes(spec) for spec in specs}) > 1:
@@ -64,6 +66,9 @@ def check_layout(layout: str, groups: Sequence[GroupSpecs]) -> None:
             raise LayoutError(f"{layout} cannot express pages of several sizes")
         if len(groups) > 1 and layout not in BLOCK_OUTERMOST:
             raise LayoutError(f"{layout} cannot express pages of several sizes in several groups")
+    if layout not in BLOCK_OUTERMOST and len(groups) > 1 and rules.aligns_strides == "every":
+        if len({aligned_page(spec) for spec in specs}) > 1:
+            raise LayoutError(f"{layout} cannot express strides of several sizes in several groups")
     if layout not in BLOCK_COMPACT and any(is_padded(spec) and heads_of(spec) > 1 for spec in specs):
         raise LayoutError(f"{layout} cannot pad pages of several heads")
 

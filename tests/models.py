@@ -6,9 +6,7 @@ from oracles.case import Case, FullSpec, Layer, MambaSpec, MlaSpec, Settings, Sl
 
 MLA = MlaSpec(block_size=64, num_kv_heads=1, head_size=576)
 FULL = FullSpec(block_size=16, num_kv_heads=8, head_size=128)
-DRAFT_WINDOW = SlidingWindowSpec(
-    block_size=16, num_kv_heads=8, head_size=128, sliding_window=2048, replicated=True
-)
+DRAFT_WINDOW = SlidingWindowSpec(block_size=16, num_kv_heads=8, head_size=128, sliding_window=2048, replicated=True)
 STATE = MambaSpec(
     block_size=64, shapes=((8960,),), dtypes=("float32",), page_size_padded=73728, mamba_cache_mode="align"
 )

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from fuzz.campaign import Finished, Found, Plan, Report, run
+from fuzz.case_files import read_case
+from fuzz.corpus import corpus_folder
 from fuzz.known import KnownFindings
 from fuzz.pair import Pair
 from fuzz.planners.process import MEMORY_BYTES
 from fuzz.planners.trees import Config, open_launch
-from fuzz.store import Store, read_case
+from fuzz.store import Store
 from oracles.case import case_id
 from tests.models import dense, split_by_draft
 
@@ -60,3 +62,15 @@ def test_a_planner_compared_with_itself_shows_no_difference(tmp_path: Path) -> N
     report = campaign(tmp_path, "installed+isolate", Plan(seed=2, cases=600), unpatched="installed+isolate")
     assert {w.verdict for w in report.findings} <= {"unfixed"}, "only faults that both have"
     assert not {w.law for w in report.findings} & {"G6", "G7", "G9"}
+
+
+def test_both_symptoms_of_the_design_are_fixed_by_the_patch(tmp_path: Path) -> None:
+    names = ("mla-and-window-draft.layer-outer", "mla-mamba-and-wide-block-draft.layer-outer")
+    corpus = tuple(read_case(corpus_folder() / "examples" / f"{name}.json") for name in names)
+    report = campaign(tmp_path, "installed+isolate", Plan(seed=0, cases=0, corpus=corpus, twins=False))
+    told = {w.summary for w in report.findings if (w.law, w.verdict, w.planner) == ("G6", "fixed", "unpatched")}
+    assert told == {
+        "the 4 sharded layers come in 2 groups beside the replicated ones, alone in 1 group",
+        "refused together (NotImplementedError: Layer target.0: page size is not divisible by the maximum page size "
+        "and cannot be padded. Padding is only supported for non-MLA attention layers.), although each part plans alone",
+    }

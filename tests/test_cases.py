@@ -72,7 +72,7 @@ def test_provenance_is_not_part_of_the_identity() -> None:
 def test_unused_and_repeated_specs_do_not_change_the_id() -> None:
     plain = load_case(file(FULL % "", '{"name":"a","spec":0},{"name":"b","spec":0}'))
     other = FULL.replace("64", "80") % ""
-    wordy = load_case(file(f'{other},{FULL % ""},{FULL % ""}', '{"name":"a","spec":1},{"name":"b","spec":2}'))
+    wordy = load_case(file(f"{other},{FULL % ''},{FULL % ''}", '{"name":"a","spec":1},{"name":"b","spec":2}'))
     assert wordy == plain
 
 

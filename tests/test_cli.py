@@ -42,9 +42,7 @@ def document(done: subprocess.CompletedProcess[str]) -> Any:
         (b'{"format":1,"specs":[],"layers":[{"name":"a\\u001b[2J","spec":0}]}', "layers[0].spec"),
     ],
 )
-def test_a_hostile_case_file_is_a_usage_error_and_writes_nothing(
-    tmp_path: Path, content: bytes, message: str
-) -> None:
+def test_a_hostile_case_file_is_a_usage_error_and_writes_nothing(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "case.json").write_bytes(content)
     done = kvfuzz("plan", "case.json", folder=tmp_path)
     assert done.returncode == 2
@@ -128,7 +126,16 @@ def test_a_run_reports_what_the_patch_fixes_and_replays_it(tmp_path: Path) -> No
     fixed = [f for f in report["findings"] if f["verdict"] == "fixed"]
     assert fixed
     for finding in report["findings"]:
-        assert finding.keys() >= {"id", "fingerprint", "law", "verdict", "planner", "summary", "case", "first_difference"}
+        assert finding.keys() >= {
+            "id",
+            "fingerprint",
+            "law",
+            "verdict",
+            "planner",
+            "summary",
+            "case",
+            "first_difference",
+        }
         assert (tmp_path / finding["case"]).is_file()
     witness = next(f for f in fixed if f["law"] == "G6")
     again = kvfuzz("replay", witness["id"], "--json", folder=tmp_path)

@@ -11,12 +11,11 @@ import msgspec
 from msgspec import structs
 
 from fuzz.minimise.layers import rows_of
-from fuzz.minimise.order import FRIENDLY, KINDS, value_rank
+from fuzz.minimise.order import FRIENDLY, KINDS, fields_of, value_rank
 from oracles.case import (
     SPEC_CLASSES,
     AttentionSpec,
     Case,
-    CaseError,
     LayerSpec,
     MambaSpec,
     MultipleOf,
@@ -26,7 +25,7 @@ from oracles.case import (
     build_case,
     kind_of,
 )
-from oracles.geometry import DTYPE_BYTES, check_spec, content_bytes, page_bytes
+from oracles.geometry import DTYPE_BYTES, content_bytes, page_bytes
 
 
 def with_specs(case: Case, specs: Sequence[LayerSpec]) -> Case:
@@ -46,7 +45,7 @@ def default_settings(case: Case) -> Iterator[Case]:
     default = Settings()
     yield structs.replace(case, settings=structs.replace(default, workers=_default_workers(workers)))
     changed = [
-        field.name for field in structs.fields(Settings) if getattr(case.settings, field.name) != field.default
+        field.name for field in fields_of(Settings) if getattr(case.settings, field.name) != field.default
     ]
     for kept in changed:
         settings = structs.replace(
@@ -76,7 +75,7 @@ def default_fields(case: Case) -> Iterator[Case]:
     names = dict.fromkeys(
         f.name
         for spec in case.specs
-        for f in structs.fields(type(spec))
+        for f in fields_of(type(spec))
         if not f.required and getattr(spec, f.name) != f.default
     )
     for name in names:
@@ -91,14 +90,14 @@ def _with_spec(case: Case, at: int, spec: LayerSpec) -> Case:
 
 
 def _plain(spec: LayerSpec) -> LayerSpec:
-    kept = {f.name: getattr(spec, f.name) for f in structs.fields(type(spec)) if f.required}
+    kept = {f.name: getattr(spec, f.name) for f in fields_of(type(spec)) if f.required}
     if isinstance(spec, AttentionSpec):
         kept["replicated"] = spec.replicated  # what a mode means to the case is another pass's question
     return type(spec)(**kept)
 
 
 def _field_default(spec: LayerSpec, name: str) -> LayerSpec:
-    for field in structs.fields(type(spec)):
+    for field in fields_of(type(spec)):
         if field.name == name and not field.required:
             return structs.replace(spec, **{name: field.default})
     return spec
@@ -112,11 +111,25 @@ def merge_specs(case: Case) -> Iterator[Case]:
                 yield _with_spec(case, dropped, case.specs[kept])
 
 
+def padded_alone(case: Case) -> Iterator[Case]:
+    """One plain layer with a stated padding: what page unification often leaves of a case."""
+    if len(case.layers) < 2 and getattr(case.specs[0], "page_size_padded", None) is not None:
+        return
+    for layer, spec in rows_of(case):
+        for kind in dict.fromkeys(("full", kind_of(spec))):
+            for heads in (1, 2):
+                plain = plainest(kind, replicated=getattr(spec, "replicated", False))
+                if isinstance(plain, AttentionSpec):
+                    plain = structs.replace(plain, num_kv_heads=heads)
+                padded = structs.replace(plain, page_size_padded=2 * content_bytes(plain))
+                yield build_case([(layer, cast(Spec, padded))], case.settings, case.provenance)
+
+
 def align_specs(case: Case) -> Iterator[Case]:
     """One field of a spec made equal to another spec's, which leaves less to compare."""
     for at, spec in enumerate(case.specs):
         for other in case.specs:
-            for field in structs.fields(type(spec)):
+            for field in fields_of(type(spec)):
                 theirs = getattr(other, field.name, None)
                 if theirs is not None and theirs != getattr(spec, field.name):
                     yield _with_spec(case, at, structs.replace(spec, **{field.name: theirs}))
@@ -145,8 +158,8 @@ def plainest(kind: str, *, replicated: bool) -> LayerSpec:
     if kind == "mamba":
         return MambaSpec(block_size=16, shapes=((2048,),), dtypes=("bfloat16",))
     cls = SPEC_CLASSES[kind]
-    required = {f.name: FRIENDLY[f.name][0] for f in structs.fields(cls) if f.required}
-    return cls(**required, replicated=replicated)
+    required = {f.name: FRIENDLY[f.name][0] for f in fields_of(cls) if f.required}
+    return cast(LayerSpec, msgspec.convert({"kind": kind, "replicated": replicated, **required}, type=Spec))
 
 
 def converted(spec: LayerSpec, kind: str) -> LayerSpec | None:
@@ -154,35 +167,36 @@ def converted(spec: LayerSpec, kind: str) -> LayerSpec | None:
     cls = SPEC_CLASSES[kind]
     if isinstance(spec, MambaSpec) or issubclass(cls, MambaSpec):
         return None
-    mine = {f.name: getattr(spec, f.name) for f in structs.fields(type(spec))}
+    mine = {f.name: getattr(spec, f.name) for f in fields_of(type(spec))}
     facts: dict[str, Any] = {}
-    for field in structs.fields(cls):
+    for field in fields_of(cls):
         if field.name in mine:
             facts[field.name] = mine[field.name]
         elif field.required:
             facts[field.name] = FRIENDLY[field.name][0]
-    facts["head_size_v"] = next(f.default for f in structs.fields(cls) if f.name == "head_size_v")
+    facts["head_size_v"] = next(f.default for f in fields_of(cls) if f.name == "head_size_v")
     if kind in ("full", "mla", "sink", "rswa"):
         facts["sliding_window"] = facts["attention_chunk_size"] = None
     try:
-        return msgspec.convert({"kind": kind, **{k: v for k, v in facts.items() if v is not None}}, type=Spec)
+        facts = {"kind": kind, **{k: v for k, v in facts.items() if v is not None}}
+        return cast(LayerSpec, msgspec.convert(facts, type=Spec))
     except msgspec.ValidationError:
         return None
 
 
 def plainer_numbers(case: Case) -> Iterator[Case]:
     """Numbers made plainer: one field in all specs alike, then one number at a time, specs before settings."""
-    for name in dict.fromkeys(f.name for s in case.specs for f in structs.fields(type(s))):
+    for name in dict.fromkeys(f.name for s in case.specs for f in fields_of(type(s))):
         values = {getattr(s, name) for s in case.specs if isinstance(getattr(s, name, None), int)}
         for value in dict.fromkeys(v for old in values for v in plainer(name, old)):
             if len(case.specs) > 1:
                 yield with_specs(case, [_replaced(s, name, value) for s in case.specs])
     for at, spec in enumerate(case.specs):
-        for field in structs.fields(type(spec)):
+        for field in fields_of(type(spec)):
             for value in _plainer_values(case, spec, field.name):
                 yield _with_spec(case, at, structs.replace(spec, **{field.name: value}))
     settings = case.settings
-    for field in structs.fields(Settings):
+    for field in fields_of(Settings):
         old = getattr(settings, field.name)
         if isinstance(old, int) and not isinstance(old, bool):
             for value in plainer(field.name, old):
@@ -264,15 +278,6 @@ def plainer(field: str, value: int) -> Iterator[int]:
     for one in dict.fromkeys((*FRIENDLY.get(field, ()), *odd)):
         if one != value and one >= 0 and value_rank(field, one) < rank:
             yield one
-
-
-def is_askable_spec(spec: LayerSpec) -> bool:
-    """Whether a layer can have this spec."""
-    try:
-        check_spec(spec)
-    except CaseError:
-        return False
-    return True
 
 
 Pass = Callable[[Case], Iterator[Case]]

@@ -7,9 +7,10 @@ last the canonical bytes, shorter first.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from oracles.capacity import splits_window
 from oracles.case import (
@@ -20,9 +21,6 @@ from oracles.case import (
     MambaSpec,
     MultipleOf,
     Settings,
-    Spec,
-    Speculative,
-    Worker,
     canonical,
     kind_of,
 )
@@ -51,8 +49,24 @@ FRIENDLY: dict[str, tuple[int, ...]] = {
     "dcp": (1, 2, 4, 8),
     "tp": (1, 2, 4, 8),
     "tokens": (1, 2, 3, 4),
+    "alignment": (576, 512),
+    "block_stride_alignment": (512, 576, 1152),
 }
 """Values that a reader takes in without asking why, plainest first, by field."""
+
+class FieldInfo(Struct, frozen=True):
+    """One field of a spec or of the settings; ``required`` ones have no default."""
+
+    name: str
+    default: Any
+    required: bool
+
+
+@functools.cache
+def fields_of(cls: type[Struct]) -> tuple[FieldInfo, ...]:
+    """The fields of ``cls``. Kept, because asking msgspec evaluates every annotation anew."""
+    return tuple(FieldInfo(field.name, field.default, field.required) for field in structs.fields(cls))
+
 
 _ODD = 16
 """Rank at which values that are not friendly begin; above the length of every friendly list."""
@@ -72,13 +86,13 @@ def order_key(case: Case) -> Key:
 
 def settings_changed(settings: Settings) -> int:
     """How many settings are not the default; each worker beyond the first counts too."""
-    changed = sum(getattr(settings, field.name) != field.default for field in structs.fields(Settings))
-    return changed + len(settings.workers) - 1
+    changed = [f.name for f in fields_of(Settings) if getattr(settings, f.name) != f.default]
+    return len(changed) + len(settings.workers) - 1
 
 
 def fields_changed(spec: LayerSpec) -> int:
     """How many optional fields of a spec are not the default."""
-    return sum(getattr(spec, f.name) != f.default for f in structs.fields(type(spec)) if not f.required)
+    return len([f for f in fields_of(type(spec)) if not f.required and getattr(spec, f.name) != f.default])
 
 
 def _numbers_rank(case: Case) -> int:
@@ -87,8 +101,8 @@ def _numbers_rank(case: Case) -> int:
         settings.append(case.settings.speculative)
     return sum(
         value_rank(field.name, getattr(owner, field.name))
-        for owner in (*settings, *case.specs)
-        for field in structs.fields(type(owner))
+        for owner in [*settings, *case.specs]
+        for field in fields_of(type(owner))
     )
 
 
@@ -102,7 +116,7 @@ def value_rank(field: str, value: Any) -> int:
     if isinstance(value, str):
         return 4 * value.count("/")
     if isinstance(value, MultipleOf):
-        return _ODD + roundness(value.multiple_of)
+        return 2 * _ODD + roundness(value.multiple_of)
     if isinstance(value, tuple) and field == "shapes":
         return sum(_ODD + sum(roundness(size) for size in shape) + 4 * len(shape) for shape in value)
     return 0
@@ -147,4 +161,4 @@ def _state_limits(spec: MambaSpec, settings: Settings) -> set[str]:
     return found
 
 
-__all__ = ["FRIENDLY", "KINDS", "Key", "Spec", "Speculative", "Worker", "limits", "order_key", "value_rank"]
+__all__ = ["FRIENDLY", "KINDS", "FieldInfo", "Key", "fields_of", "limits", "order_key", "value_rank"]

@@ -25,11 +25,12 @@ RUNS = 3
 BATCHES = (4, 8, 16, 32)
 """Cases per batch: small while a pass is likely to succeed at once, larger while it is not."""
 
-MAX_PAIRS = 1500
+MAX_PAIRS = 800
 """Two changes at once are tried at the end, up to this many: about five seconds of two warm planners."""
 
 PASSES: tuple[tuple[str, fields.Pass], ...] = (
     ("sketches", layers.sketches),
+    ("padded_alone", fields.padded_alone),
     ("drop_stages", layers.drop_stages),
     ("drop_classes", layers.drop_classes),
     ("lower_counts", layers.lower_counts),
@@ -113,26 +114,22 @@ class Minimiser:
         """Yields each smaller case as it is found; ``minimal`` says how it ended."""
         self.complete = False
         while not self._late():
-            found = self._one_round()
-            if found is None:
+            before = self._key
+            for name, one in PASSES:
+                while (found := self._first(name, one(self.case))) is not None:
+                    yield found
+            if self._key == before:
                 found = self._in_pairs()
-            if found is None:
-                self.complete = not self._late() and self._still_shown()
-                return
-            yield found
+                if found is None:
+                    self.complete = not self._late() and self._still_shown()
+                    return
+                yield found
 
     def minimal(self) -> Minimal:
         """The best so far."""
         return Minimal(
             case=self.case, finding=self.finding, complete=self.complete, asked=self._asked, seconds=self._seconds()
         )
-
-    def _one_round(self) -> Better | None:
-        for name, one in PASSES:
-            found = self._first(name, one(self.case))
-            if found is not None:
-                return found
-        return None
 
     def _in_pairs(self) -> Better | None:
         """Two changes at once, for faults that need two fields to move together."""

@@ -1,9 +1,9 @@
 """Which *branches* of the planner's source a case takes, measured in the worker.
 
-A branch is one way out of an ``if``, a loop or a ``try``: ``into`` its body or ``past`` it. Branches are found in the source's
-syntax tree, so that both sides of the pipe name them alike without importing vLLM; which of them a case takes is seen by
-tracing the lines that the planner's functions execute. Asked for by the depth ``branches`` only: tracing makes
-planning several times slower.
+A branch is one way out of an ``if``, a loop or a ``try``: ``into`` its body or ``past`` it. Branches are found in
+the source's syntax tree, so that both sides of the pipe name them alike without importing vLLM; which of them a case
+takes is seen by tracing the lines that the planner's functions execute. Asked for by the depth ``branches`` only:
+tracing makes planning several times slower.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOT_PLANNING = frozenset({
     "resolve_none_hash_seed", "get_none_hash_seed", "init_none_hash", "need_extra_keys", "_gen_mm_extra_hash_keys",
     "_gen_lora_extra_hash_keys", "_gen_prompt_embeds_extra_hash_keys", "generate_block_hash_extra_keys",
     "to_event_extra_keys", "hash_block_tokens", "get_request_block_hasher", "resolve_block_hashes",
-    "request_block_hasher",
+    "null_head_len", "generate_lookahead_block_hash_extra_keys",
     # Asked by the running engine's coordinator and profiler, not by planning.
     "eagle_proof_margin", "resolve_cache_hit_alignment_tokens", "resolve_dcp_kv_cache_spec",
     "check_enough_kv_cache_memory", "max_memory_usage_bytes", "estimate_max_model_len", "update_kv_cache_capacity",
@@ -160,7 +160,7 @@ class Tracer:
 
 
 def _line_trace(arcs: set[tuple[int, int]]) -> LineTrace:
-    """A trace function for one frame. An exception breaks the chain: what follows it is no way out of the line before."""
+    """A trace function for one frame. An exception breaks the chain: what follows it left no line by a branch."""
     before = 0
 
     def trace(frame: FrameType, event: str, _arg: Any) -> LineTrace:

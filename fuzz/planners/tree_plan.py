@@ -47,7 +47,7 @@ def traced_answer(tree: Tree, ask: Ask) -> Answer:
     """Plans ``ask.case`` once, with the branches that planning takes."""
     from fuzz.planners import arcs  # only here: no other ask pays for it
 
-    tracer = arcs.tracer(tree.planner, tree.utils)  # type: ignore[arg-type]
+    tracer = arcs.tracer(tree.planner, tree.utils)
     with tracer.watching():
         outcome, changed, seconds = plan(tree, ask.case, "all")
     return Answer(number=ask.number, outcome=outcome, changed=changed, seconds=seconds, branches=tracer.taken())

@@ -173,7 +173,8 @@ def _plan_cell(case: Case, one: Planned) -> Table:
         for number, g in enumerate(plan.groups):
             table.add_row(
                 str(number), escape(_names(g.layers)), g.kind + (" (uniform)" if g.is_wrapper else ""),
-                f"{g.block_size:,}", f"{g.span_tokens:,}", f"{g.page_bytes:,}", mode_of_group(plan, g, case) + (" (draft)" if g.draft else ""),
+                f"{g.block_size:,}", f"{g.span_tokens:,}", f"{g.page_bytes:,}",
+                mode_of_group(plan, g, case) + (" (draft)" if g.draft else ""),
             )  # fmt: skip
         outer.add_row(table)
     if plan is not None and plan.placement is not None:

@@ -17,6 +17,9 @@ from oracles.law import LAWS
 LOG_EVERY_SECONDS = 10.0
 """Where there is no terminal to draw on."""
 
+SHOWN = 12
+"""Findings told at length in each section; the others take a line."""
+
 COLOURS = {
     "agree": "green", "fixed": "cyan", "regression": "bold red", "unfixed": "yellow",
     "dispute": "magenta", "inconclusive": "dim",
@@ -147,7 +150,7 @@ def _section(console: Console, title: str, words: str, found: list[Witness], arg
     if not found:
         return
     console.print(f"\n[bold]{title}[/] ({words})")
-    for witness in found:
+    for witness in found[:SHOWN]:
         text = LAWS[witness.law].text if witness.law in LAWS else "The planner must stay alive."
         console.print(
             f"\n  [{COLOURS[witness.verdict]}]{witness.id}[/] {witness.law}, {witness.planner} planner, "
@@ -156,6 +159,10 @@ def _section(console: Console, title: str, words: str, found: list[Witness], arg
         console.print(f"    {escape(_sentence(witness.summary))}", soft_wrap=True)
         console.print(f"    [dim]law: {escape(text)}[/]", soft_wrap=True)
         console.print(f"    kvfuzz replay {witness.id}{escape(arguments)}", soft_wrap=True)
+    if len(found) > SHOWN:
+        console.print(f"\n  and {len(found) - SHOWN} more, rarer ones:")
+        for witness in found[SHOWN:]:
+            console.print(f"  {witness.id} {witness.law} {escape(witness.summary)[:140]}", soft_wrap=True)
 
 
 def _sentence(text: str) -> str:

@@ -11,7 +11,7 @@ from fuzz.strategies.scene import Scene, draw_kind
 from fuzz.strategies.source import Source
 from fuzz.strategies.specs import draw_spec
 from fuzz.strategies.target import Stack
-from oracles.case import AttentionSpec, FullSpec, HiddenStateSpec, MlaSpec, Spec, Speculative
+from oracles.case import AttentionSpec, FullSpec, HiddenStateSpec, MlaSpec, Spec, Speculative, kind_of
 from oracles.geometry import page_bytes
 
 Method = Literal["eagle", "eagle3", "mtp", "dflash", "dspark", "draft_model", "ngram", "extract_hidden_states"]
@@ -68,17 +68,12 @@ def draw_draft_spec(
     source: Source, scene: Scene, stack: Stack, kinds: tuple[str, ...], *, must_replicate: bool
 ) -> Spec:
     """One spec of the draft. Often the target's own, for that is what MTP modules are."""
-    replicated = None if not must_replicate else True
     base = source.choice(stack.specs)
-    if source.chance(20) and isinstance(base, AttentionSpec) and not isinstance(base, HiddenStateSpec):
-        from oracles.case import kind_of
-
-        kind = kind_of(base)
-        if kind in kinds:
-            mode = scene.replicates(source, kind, draft=True) if replicated is None else replicated
-            return structs.replace(base, replicated=mode)
+    if source.chance(20) and isinstance(base, AttentionSpec) and kind_of(base) in kinds:
+        mode = must_replicate or scene.replicates(source, kind_of(base), draft=True)
+        return structs.replace(base, replicated=mode)
     kind = draw_kind(source, kinds)
-    mode = scene.replicates(source, kind, draft=True) if replicated is None else replicated
+    mode = must_replicate or scene.replicates(source, kind, draft=True)
     spec = draw_spec(source, scene, kind, replicated=mode)
     return relate(source, spec, page_bytes(base), source.choice(RELATIONS))
 

@@ -109,9 +109,7 @@ def pages_of(case: Case, target: set[int]) -> Pages:
     if len(specs) < 2:
         return "alone"
     base = max(target or range(len(specs)), key=pages.__getitem__)
-    found = {
-        _relation(spec, pages[at], specs[base], pages[base]) for at, spec in enumerate(specs) if at != base
-    }
+    found = {_relation(spec, pages[at], specs[base], pages[base]) for at, spec in enumerate(specs) if at != base}
     return next(relation for relation in PRECEDENCE if relation in found)
 
 

@@ -1,7 +1,7 @@
 """Stacks shaped like published models: the layer patterns and geometries that the planner meets in service.
 
-Each function draws one family. The numbers are those of public model configurations; a draw varies the repeats and a few
-widths, so that a family is a neighbourhood and not a point.
+Each function draws one family. The numbers are those of public model configurations; a draw varies the repeats and
+a few widths, so that a family is a neighbourhood and not a point.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from oracles.case import (
     ChunkedLocalSpec,
     CircularBufferSpec,
     CrossSpec,
+    DType,
     FullSpec,
     HiddenStateSpec,
     MambaSpec,
@@ -30,6 +31,15 @@ from oracles.case import (
     mode_of,
 )
 from oracles.geometry import ceil_div, content_bytes, page_bytes, round_up
+
+STATES: tuple[tuple[tuple[tuple[int, ...], ...], str], ...] = (
+    (((3, 8192), (32, 128, 128)), "GDN_ATTN"),
+    (((3, 2560), (16, 128, 256)), "MAMBA2"),
+    (((2, 2048),), "SHORT_CONV"),
+)
+"""Tensors of a state, and the backend that keeps it."""
+
+BFLOATS: tuple[DType, ...] = ("bfloat16", "bfloat16")
 
 Family = Callable[[Source, Scene], Stack]
 
@@ -65,7 +75,7 @@ def _repeat(source: Source, scene: Scene, specs: tuple[Spec, ...], unit: tuple[i
     return Stack(specs, (unit * ceil_div(count, len(unit)))[: min(count, scene.shape.max_layers)])
 
 
-def _mode(source: Source, scene: Scene, kind: str) -> dict[str, Any]:
+def _mode(scene: Scene, kind: str) -> dict[str, Any]:
     """The replication of one spec; families keep their target sharded wherever vLLM allows it."""
     replicated = scene.policy == "all" or not scene.may_shard(kind)
     return {"replicated": True} if replicated and scene.shape.vocabulary.replicable(kind) else {}
@@ -75,7 +85,7 @@ def _attention(source: Source, scene: Scene, kind: str = "full") -> dict[str, An
     heads, head_size = source.choice(((1, 64), (8, 128), (4, 256), (2, 128), (16, 128), (20, 64)))
     return {
         "block_size": scene.block_size, "num_kv_heads": heads, "head_size": head_size,
-        **_mode(source, scene, kind),
+        **_mode(scene, kind),
     }  # fmt: skip
 
 
@@ -88,7 +98,7 @@ def windowed(source: Source, scene: Scene) -> Stack:
     """Windows and full attention, 5:1, 3:1 or 1:1, sometimes with wider heads in the full layers."""
     shared = _attention(source, scene)
     window = SlidingWindowSpec(
-        **{**shared, **_mode(source, scene, "sliding_window")}, sliding_window=source.choice((1024, 128, 512, 4097))
+        **{**shared, **_mode(scene, "sliding_window")}, sliding_window=source.choice((1024, 128, 512, 4097))
     )
     wide = source.choice((1, 1, 2))
     full = FullSpec(**{**shared, "head_size": shared["head_size"] * wide})
@@ -109,7 +119,7 @@ def encoder_decoder(source: Source, scene: Scene) -> Stack:
 
 
 def _latent(source: Source, scene: Scene, block: int) -> MlaSpec:
-    fields: dict[str, Any] = {"block_size": block, "num_kv_heads": 1, "head_size": 576, **_mode(source, scene, "mla")}
+    fields: dict[str, Any] = {"block_size": block, "num_kv_heads": 1, "head_size": 576, **_mode(scene, "mla")}
     known = scene.shape.vocabulary.fields["mla"]
     packed = source.choice((False, False, True))
     if packed and "state_content_bytes" in known:
@@ -131,18 +141,16 @@ def indexed_latent(source: Source, scene: Scene) -> Stack:
         fields["cache_role"] = "indexer"
     if vocabulary.multiple_of and vocabulary.knows("mla", "block_stride_alignment"):
         fields["block_stride_alignment"] = MultipleOf(multiple_of=64)
-    indexer = MlaSpec(**fields, **_mode(source, scene, "mla"))
+    indexer = MlaSpec(**fields, **_mode(scene, "mla"))
     unit = source.choice(((0, 1), (0, 1, 1, 1, 1)))
     return _repeat(source, scene, (indexer, _latent(source, scene, block)), unit)
 
 
 def _state(source: Source, scene: Scene, page: int) -> MambaSpec:
     """A state whose page is padded up to ``page`` bytes, as platforms do for hybrid models."""
-    shapes, kind = source.choice(
-        ((((3, 8192), (32, 128, 128)), "GDN_ATTN"), (((3, 2560), (16, 128, 256)), "MAMBA2"), (((2, 2048),), "SHORT_CONV"))
-    )
+    shapes, kind = source.choice(STATES)
     bare = MambaSpec(
-        block_size=mamba_block(source, scene), shapes=shapes, dtypes=("bfloat16",) * len(shapes), mamba_type=kind,
+        block_size=mamba_block(source, scene), shapes=shapes, dtypes=BFLOATS[: len(shapes)], mamba_type=kind,
         mamba_cache_mode=scene.mamba_mode, num_speculative_blocks=scene.lookahead,
     )  # fmt: skip
     if content_bytes(bare) >= page:
@@ -176,25 +184,25 @@ def state_latent(source: Source, scene: Scene) -> Stack:
 def compressed_latent(source: Source, scene: Scene) -> Stack:
     """Windowed latent layers beside compressed ones and their indexers, on unequal blocks (DeepSeek-V4)."""
     known = scene.shape.vocabulary
-    version = {"model_version": "deepseek_v4"} if known.knows("mla", "model_version") else {}
+    version: dict[str, Any] = {"model_version": "deepseek_v4"} if known.knows("mla", "model_version") else {}
     ratio = source.choice((4, 128)) if known.knows("mla", "tokens_per_state") else 1
-    aligned = {"alignment": 576} if known.knows("mla", "alignment") else {}
+    aligned: dict[str, Any] = {"alignment": 576} if known.knows("mla", "alignment") else {}
     shared: dict[str, Any] = {"num_kv_heads": 1, "head_size": 512, "dtype": "bfloat16"}
     window = SlidingWindowMlaSpec(
         block_size=source.choice((64, 8)), sliding_window=128, **shared, **aligned, **version,
-        **_mode(source, scene, "sliding_window_mla"),
+        **_mode(scene, "sliding_window_mla"),
     )  # fmt: skip
     sparse = MlaSpec(block_size=256, tokens_per_state=ratio, **shared, **aligned, **version,
-                     **_mode(source, scene, "mla"))  # fmt: skip
+                     **_mode(scene, "mla"))  # fmt: skip
     indexer = MlaSpec(
         **{**shared, "head_size": 132, "dtype": "uint8"}, block_size=256, tokens_per_state=ratio, **version,
-        **_mode(source, scene, "mla"),
+        **_mode(scene, "mla"),
     )  # fmt: skip
     specs: tuple[Spec, ...] = (window, sparse, indexer)
-    unit = (0, 1, 2)
+    unit: tuple[int, ...] = (0, 1, 2)
     if known.knows("circular_buffer", "block_size") and _allowed(scene, "circular_buffer") and source.chance(30):
         specs = (*specs, CircularBufferSpec(block_size=8, num_kv_heads=1, head_size=512,
-                                            **_mode(source, scene, "circular_buffer")))  # fmt: skip
+                                            **_mode(scene, "circular_buffer")))  # fmt: skip
         unit = (0, 1, 2, 3)
     return _repeat(source, scene, specs, unit)
 
@@ -205,7 +213,7 @@ def latent_windows(source: Source, scene: Scene) -> Stack:
     heads, head_size = source.choice(((8, 128), (3, 128), (16, 64)))
     window = SlidingWindowSpec(
         block_size=block, num_kv_heads=heads, head_size=head_size, sliding_window=source.choice((1024, 2048, 128)),
-        **_mode(source, scene, "sliding_window"),
+        **_mode(scene, "sliding_window"),
     )  # fmt: skip
     return _repeat(source, scene, (_latent(source, scene, block), window), source.choice(((0, 1), (0, 0, 0, 1))))
 
@@ -214,7 +222,7 @@ def extraction(source: Source, scene: Scene) -> Stack:
     """A dense model whose hidden states are kept for another process."""
     hidden = HiddenStateSpec(
         block_size=scene.block_size, num_kv_heads=source.choice((4, 1, 3)), head_size=source.choice((1024, 4096, 64)),
-        **_mode(source, scene, "hidden_state"),
+        **_mode(scene, "hidden_state"),
     )  # fmt: skip
     base = source.choice((dense, windowed if _allowed(scene, "sliding_window") else dense, latent))(source, scene)
     taps = (len(base.specs),) * source.choice((1, 2))

@@ -212,7 +212,9 @@ def _rebuilt(pairs: Pairs, settings: Settings) -> Case:
 
 
 def _with_spec(case: Case, at: int, spec: Spec) -> Case:
-    return _rebuilt([(layer, spec if layer.spec == at else case.specs[layer.spec]) for layer in case.layers], case.settings)
+    return _rebuilt(
+        [(layer, spec if layer.spec == at else case.specs[layer.spec]) for layer in case.layers], case.settings
+    )
 
 
 def _with_settings(case: Case, settings: Settings) -> Case:
@@ -221,7 +223,8 @@ def _with_settings(case: Case, settings: Settings) -> Case:
 
 def _repaired(case: Case) -> Case:
     """Restores what one step may break: paddings below their content, strides without a state, windows split by
-    DCP, state blocks below the model length or in another cache mode, and a layout that the guard would refuse."""
+    DCP, state blocks below the model length or in another cache mode, and a layout that the guard would refuse.
+    """
     settings = case.settings
     specs = [_repaired_spec(spec, settings) for spec in case.specs]
     if specs != list(case.specs):
@@ -242,6 +245,7 @@ def _repaired_spec(spec: Spec, settings: Settings) -> Spec:
             spec, mamba_cache_mode=settings.mamba_mode, block_size=max(spec.block_size, whole)
         )  # fmt: skip
     spec = with_sound_stride(spec)
+    assert isinstance(spec, AttentionSpec)
     if settings.dcp > 1 and kind_of(spec) in WINDOWED and not spec.replicated:
         spec = structs.replace(spec, replicated=True)
     return spec

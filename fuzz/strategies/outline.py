@@ -42,7 +42,8 @@ ATTENTION_FIELDS = tuple(field.name for field in structs.fields(AttentionSpec))
 
 class Outline(Struct, frozen=True):
     """``groups`` holds layer positions; ``pages`` the bytes of each layer's page; ``request_blocks`` the blocks
-    that one request of the model length takes; ``block_bytes`` the pool's bytes per block, stage by stage."""
+    that one request of the model length takes; ``block_bytes`` the pool's bytes per block, stage by stage.
+    """
 
     branch: Branch
     groups: tuple[tuple[int, ...], ...]
@@ -98,7 +99,8 @@ def request_blocks(spec: Spec, settings: Settings) -> int:
     if isinstance(spec, ChunkedLocalSpec):
         return ceil_div(min(spec.attention_chunk_size + in_flight, length), spec.block_size)
     if isinstance(spec, SlidingWindowSpec):
-        return ceil_div(min(spec.sliding_window - 1 + retained_tokens(settings) + in_flight, length), spec.block_size) + 1
+        visible = spec.sliding_window - 1 + retained_tokens(settings)
+        return ceil_div(min(visible + in_flight, length), spec.block_size) + 1
     if isinstance(spec, FullSpec):
         return ceil_div(length if spec.replicated else ceil_div(length, settings.dcp), spec.block_size)
     return 0

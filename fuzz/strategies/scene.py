@@ -39,7 +39,8 @@ WEIGHTS = {"full": 5, "mla": 4, "sliding_window": 4, "mamba": 4, "chunked_local"
 
 class Scene(Struct, frozen=True, kw_only=True):
     """The common ground of one case. ``block_size``, ``model_len`` and ``lookahead`` (tokens that a draft
-    proposes; 0: no draft) are in tokens."""
+    proposes; 0: no draft) are in tokens.
+    """
 
     shape: Shape
     policy: Policy

@@ -9,8 +9,8 @@ from msgspec import Struct, structs
 from fuzz.strategies.pages import RELATIONS, relate
 from fuzz.strategies.scene import Scene, draw_kind
 from fuzz.strategies.source import Source
-from fuzz.strategies.specs import draw_spec, with_sound_stride
-from oracles.case import AttentionSpec, FullSpec, Spec, kind_of
+from fuzz.strategies.specs import draw_mamba, draw_spec, with_sound_stride
+from oracles.case import AttentionSpec, FullSpec, MambaSpec, Spec, kind_of
 from oracles.geometry import page_bytes
 
 MAX_SPECS = 4
@@ -50,7 +50,7 @@ def must_replicate(scene: Scene, source: Source, kind: str) -> bool:
 def draw_another(source: Source, scene: Scene, specs: Sequence[Spec]) -> Spec:
     """One more spec, its page in a drawn relation to an earlier one."""
     base = specs[0] if len(specs) == 1 else source.choice(specs)
-    if source.chance(20) and isinstance(base, AttentionSpec):
+    if source.chance(20):
         return sibling(source, scene, base)
     kind = draw_kind(source, scene.kinds)
     if source.chance(25) and isinstance(base, AttentionSpec):
@@ -60,17 +60,20 @@ def draw_another(source: Source, scene: Scene, specs: Sequence[Spec]) -> Spec:
     return relate(source, other, page_bytes(base), source.choice(RELATIONS))
 
 
-def sibling(source: Source, scene: Scene, base: AttentionSpec) -> Spec:
+def sibling(source: Source, scene: Scene, base: Spec) -> Spec:
     """``base`` with one field changed: what may still share its group, or must not for that one field."""
-    kind = kind_of(base)
+    kind, vocabulary = kind_of(base), scene.shape.vocabulary
+    if isinstance(base, MambaSpec):
+        whole = vocabulary.knows(kind, "tp_replicated") and not base.tp_replicated
+        return structs.replace(base, tp_replicated=True) if whole else draw_mamba(source, scene)
     change = source.choice(("heads", "heads", "window", "causality", "tp_shards", "mode"))
     if change == "window" and isinstance(base, FullSpec) and base.attention_chunk_size is None:
         return structs.replace(base, sliding_window=source.choice((1024, 128, None)))
-    if change == "causality" and isinstance(base, FullSpec) and scene.shape.vocabulary.knows(kind, "non_causal"):
+    if change == "causality" and isinstance(base, FullSpec) and vocabulary.knows(kind, "non_causal"):
         return structs.replace(base, non_causal=not base.non_causal)
-    if change == "tp_shards" and scene.shape.vocabulary.knows(kind, "max_tp_shards"):
+    if change == "tp_shards" and vocabulary.knows(kind, "max_tp_shards"):
         return structs.replace(base, max_tp_shards=source.choice((4, 1)))
-    if change == "mode" and scene.may_shard(kind) and scene.policy == "some" and scene.shape.vocabulary.replicable(kind):
+    if change == "mode" and scene.policy == "some" and scene.may_shard(kind) and vocabulary.replicable(kind):
         return structs.replace(base, replicated=not base.replicated)
     heads = base.num_kv_heads * source.choice((2, 3))
     slots = None if base.num_head_slots is None else heads

@@ -128,6 +128,8 @@ def _apart_words(mode: str, found: Difference, alone: tuple[Group, ...], togethe
             f"alone in {_count(len(alone), 'group')}"
         )
     field = found.path.removeprefix("groups[].")
+    if field == "layers":
+        return f"the {mode} layers are dealt to groups in another way beside the {other} ones than alone"
     return f"the {mode} layers have {field} {found.obtained} beside the {other} ones, alone {found.expected}"
 
 

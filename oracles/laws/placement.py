@@ -52,7 +52,7 @@ def _pages(evidence: Evidence) -> list[list[Page]]:
         planned = planned_specs(plan)
         settings, layers = evidence.case.settings, evidence.case.layers
         mine = {
-            stage: {layer.name: planned[layer.name] for layer in layers if layer.stage == stage and layer.name in planned}
+            stage: {one.name: planned[one.name] for one in layers if one.stage == stage and one.name in planned}
             for stage in {worker.stage for worker in settings.workers}
         }
         made = [

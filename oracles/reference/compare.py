@@ -26,27 +26,18 @@ STAGE_LAWS: tuple[tuple[Stage, str], ...] = (
 
 
 def reference_breaches(evidence: Evidence, rules: RuleSet) -> list[Breach]:
-    """How the outcome differs from the reference: the first difference of the earliest stage that has one.
+    """How the outcome differs from the reference; see ``compare_with``, which also tells why it is silent."""
+    return compare_with(expected_plan(evidence.case, rules, evidence.contract), evidence.outcome)
 
-    Later stages follow from earlier ones, so they are compared only while all before agree. No breach is
-    returned for outcomes that are no answer, nor where no rule applies (see ``unruled_reason``).
+
+def compare_with(expected: Outcome | Unruled, obtained: Outcome) -> list[Breach]:
+    """The breach between an expectation and an outcome, at most one: the first difference.
+
+    Later stages follow from earlier ones, so they are compared only while all before agree. There is no breach
+    where no rule applies, nor for an outcome that is no answer (laws judge those).
     """
-    if not isinstance(evidence.outcome, Planned | Refused):
+    if isinstance(expected, Unruled) or not isinstance(obtained, Planned | Refused):
         return []
-    expected = expected_plan(evidence.case, rules, evidence.contract)
-    if isinstance(expected, Unruled):
-        return []
-    return compare_with(expected, evidence.outcome)
-
-
-def unruled_reason(evidence: Evidence, rules: RuleSet) -> str | None:
-    """Why the reference says nothing of this case; None when it does."""
-    expected = expected_plan(evidence.case, rules, evidence.contract)
-    return expected.reason if isinstance(expected, Unruled) else None
-
-
-def compare_with(expected: Outcome, obtained: Outcome) -> list[Breach]:
-    """The breaches between an expectation and an outcome: at most one."""
     for stage, law in STAGE_LAWS:
         found = _stage_difference(stage, expected, obtained)
         if found is not None:
@@ -159,4 +150,4 @@ def _fields(path: str, expected: object, obtained: object) -> Difference | None:
     return None
 
 
-__all__ = ["compare_with", "placement_difference", "plain_facts", "reference_breaches", "unruled_reason"]
+__all__ = ["compare_with", "placement_difference", "plain_facts", "reference_breaches"]

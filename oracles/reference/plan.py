@@ -215,7 +215,7 @@ def placements(
     for worker, mine in zip(settings.workers, local, strict=True):
         if not any(mine):
             continue  # nothing lies here: this worker follows the others
-        check_layout(settings.layout, mine)
+        check_layout(settings.layout, mine, rules)
         per_block = bytes_per_block(settings.layout, mine, rules)
         pools.append(settings.block_override or worker.memory // per_block)
     if not pools:

@@ -10,7 +10,8 @@ from functools import cache
 
 import pytest
 
-from fuzz.corpus import corpus_folder, read_case
+from fuzz.case_files import read_case
+from fuzz.corpus import corpus_folder
 from fuzz.planners.process import Planner, Question
 from oracles.case import Case
 from oracles.geometry import content_bytes, page_bytes, with_block_size

@@ -1,0 +1,50 @@
+"""Case files on disk: read within limits, written whole."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from oracles.case import MAX_FILE_BYTES, Case, CaseError, dump_case, load_case
+
+
+def read_case(path: Path) -> Case:
+    """The case in one file, or in a pipe.
+
+    Raises:
+        CaseError: it cannot be read or is no case; the message names the file, the field and the remedy.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)  # never more: the file may be larger than memory, or endless
+        return load_case(data)
+    except OSError as error:
+        raise CaseError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except CaseError as error:
+        raise CaseError(f"{path}: {error}") from None
+
+
+def write_case(path: Path, case: Case) -> None:
+    """Writes a case file whole. Raises OSError."""
+    write_whole(path, dump_case(case))
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file so that readers see the old bytes or the new ones, never a part; makes its folder.
+
+    Raises:
+        OSError: it cannot be written; no part of it is left.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+    try:
+        with os.fdopen(fd, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())  # or a power cut could leave the new name on no bytes
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
