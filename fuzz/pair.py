@@ -17,13 +17,25 @@ from fuzz.planners.protocol import Answer, Hello
 from fuzz.planners.trees import Launch
 from oracles.case import Case, is_mixed, replicated_part, sharded_part
 from oracles.compare import Verdict, judge
-from oracles.law import Contract, Evidence, Parts
+from oracles.derived import DERIVED
+from oracles.law import Breach, Contract, Evidence, Parts, stage_of
 from oracles.laws import broken_laws
 from oracles.plan import Outcome
+from oracles.reference import RuleSet, Unruled, compare_with, expected_plan, rules_for
+
+Answers = dict[str, Answer]
+"""One planner's answers about one case: ``case``, its parts ``sharded`` and ``replicated``, a derived form."""
 
 TWICE_EVERY = 8
 """One case in eight is planned twice (law G9): often enough to meet every path, cheap enough to keep."""
 
+
+DERIVED_EVERY = 8
+"""One case in eight is asked in a changed form too (laws G8, G11, G13, C5), the forms in turn."""
+
+_DERIVED_NAMES = tuple(DERIVED)
+
+NO_RULES = "no rule set for this version"
 
 REFUSALS = frozenset({"R1"})
 """Laws that can be judged on a part with nothing else known."""
@@ -53,9 +65,10 @@ class Judged(Struct, frozen=True, kw_only=True):
 
 
 class Pending(Struct, frozen=True, kw_only=True):
-    """A batch on its way: the cases, and each planner's future answers."""
+    """A batch on its way: the cases, what is asked of each, and both planners' future answers."""
 
     cases: tuple[Case, ...]
+    labels: tuple[tuple[str, ...], ...]
     unpatched: Future[list[Answer]]
     patched: Future[list[Answer]]
 
@@ -63,6 +76,21 @@ class Pending(Struct, frozen=True, kw_only=True):
 def choose_contract(asked: Contract | None, patched: Launch) -> Contract:
     """The contract under test: as asked, else what the patched planner promises, else ``native``."""
     return asked or patched.contract or "native"
+
+
+def _rules_of(planner: Planner) -> RuleSet | None:
+    hello = planner.hello()
+    return rules_for(hello.version, hello.generation, hello.capabilities)
+
+
+def _breaches(evidence: Evidence, expected: Outcome | Unruled) -> list[Breach]:
+    """What one planner broke: the laws, then the first difference from the reference.
+
+    A difference in a stage where a law is broken is that breach once more, and is not told.
+    """
+    broken = broken_laws(evidence)
+    stages = {stage_of(breach) for breach in broken}
+    return broken + [b for b in compare_with(expected, evidence.outcome) if stage_of(b) not in stages]
 
 
 class Pair:
@@ -75,6 +103,7 @@ class Pair:
         self.unpatched = Planner(unpatched, hash_seed=1, case_seconds=case_seconds, memory=memory)
         self.patched = Planner(patched, hash_seed=2, case_seconds=case_seconds, memory=memory)
         self._asked = 0
+        self._rules: tuple[RuleSet | None, RuleSet | None] | None = None
 
     def start(self) -> tuple[Hello, Hello]:
         """Starts both side by side and waits. Raises PlannerError naming every planner that did not start."""
@@ -103,70 +132,89 @@ class Pair:
 
     def submit(self, cases: Sequence[Case]) -> Pending:
         """Puts a batch to both planners without waiting."""
-        questions: list[Question] = []
-        for case in cases:
-            self._asked += 1
-            questions.append(Question(case, "all", self._asked % TWICE_EVERY == 0))
-            if self.contract == "isolate" and is_mixed(case):
-                questions.append(Question(sharded_part(case), "group"))
-                questions.append(Question(replicated_part(case), "group"))
+        asked = [self._questions(case) for case in cases]
+        questions = [question for one in asked for question in one.values()]
         return Pending(
-            cases=tuple(cases), unpatched=self.unpatched.submit(questions), patched=self.patched.submit(questions)
+            cases=tuple(cases),
+            labels=tuple(tuple(one) for one in asked),
+            unpatched=self.unpatched.submit(questions),
+            patched=self.patched.submit(questions),
         )
+
+    def _questions(self, case: Case) -> dict[str, Question]:
+        """What is asked of each planner about one case, by label."""
+        self._asked += 1
+        asked = {"case": Question(case, "all", self._asked % TWICE_EVERY == 0)}
+        if self.contract == "isolate" and is_mixed(case):
+            asked["sharded"] = Question(sharded_part(case), "group")
+            asked["replicated"] = Question(replicated_part(case), "group")
+        if self._asked % DERIVED_EVERY == 0:
+            name = _DERIVED_NAMES[self._asked // DERIVED_EVERY % len(_DERIVED_NAMES)]
+            asked[name] = Question(DERIVED[name](case))
+        return asked
 
     def collect(self, pending: Pending) -> Iterator[Judged]:
         """Waits for a batch and judges each of its cases. Raises PlannerError."""
         unpatched, patched = iter(pending.unpatched.result()), iter(pending.patched.result())
-        for case in pending.cases:
-            apart = self.contract == "isolate" and is_mixed(case)
-            yield self._judge(case, _take(unpatched, apart), _take(patched, apart))
+        for case, labels in zip(pending.cases, pending.labels, strict=True):
+            yield self._judge(
+                case, {label: next(unpatched) for label in labels}, {label: next(patched) for label in labels}
+            )
 
     def ask(self, case: Case) -> Judged:
         """Asks both planners one case, and waits."""
         return next(self.collect(self.submit([case])))
 
-    def _judge(self, case: Case, unpatched: _Answers, patched: _Answers) -> Judged:
-        before = self._evidence(case, unpatched)
-        after = msgspec.structs.replace(
-            self._evidence(case, patched), counterpart=unpatched.main.outcome, counterpart_parts=unpatched.parts
-        )
-        outcomes = unpatched.main.outcome, patched.main.outcome
-        alone = (unpatched.parts.sharded, unpatched.parts.replicated) if unpatched.parts is not None else ()
+    def _judge(self, case: Case, unpatched: Answers, patched: Answers) -> Judged:
+        before, after = self._evidence(case, unpatched), self._evidence(case, patched)
+        after = msgspec.structs.replace(after, counterpart=before.outcome, counterpart_parts=before.parts)
+        outcomes = before.outcome, after.outcome
+        alone = (before.parts.sharded, before.parts.replicated) if before.parts is not None else ()
         in_parts = [
             breach
             for outcome in alone
             for breach in broken_laws(Evidence(case=case, contract=self.contract, outcome=outcome), REFUSALS)
         ]
+        expected = self._expected(case)
+        verdict = judge(
+            _breaches(before, expected[0]),
+            _breaches(after, expected[1]),
+            outcomes,
+            in_parts,
+            next((one.reason for one in expected if isinstance(one, Unruled)), ""),
+        )
         return Judged(
             case=case,
             unpatched=outcomes[0],
             patched=outcomes[1],
-            verdict=judge(broken_laws(before), broken_laws(after), outcomes, in_parts),
-            planner_seconds=unpatched.seconds + patched.seconds,
+            verdict=verdict,
+            planner_seconds=sum(answer.seconds for answers in (unpatched, patched) for answer in answers.values()),
         )
 
-    def _evidence(self, case: Case, answers: _Answers) -> Evidence:
+    def _expected(self, case: Case) -> tuple[Outcome | Unruled, Outcome | Unruled]:
+        """What the reference expects of each planner; worked out once where both follow the same rules."""
+        if self._rules is None:
+            self._rules = _rules_of(self.unpatched), _rules_of(self.patched)
+        first = self._planned_by(self._rules[0], case)
+        return first, first if self._rules[0] == self._rules[1] else self._planned_by(self._rules[1], case)
+
+    def _planned_by(self, rules: RuleSet | None, case: Case) -> Outcome | Unruled:
+        return Unruled(reason=NO_RULES) if rules is None else expected_plan(case, rules, self.contract)
+
+    def _evidence(self, case: Case, answers: Answers) -> Evidence:
+        main = answers["case"]
+        parts = None
+        if "sharded" in answers:
+            parts = Parts(sharded=answers["sharded"].outcome, replicated=answers["replicated"].outcome)
         return Evidence(
-            case=case, contract=self.contract, outcome=answers.main.outcome, changed=answers.main.changed,
-            second=answers.main.second, parts=answers.parts,
-        )  # fmt: skip
-
-
-class _Answers(Struct, frozen=True):
-    """One planner's answers about one case."""
-
-    main: Answer
-    parts: Parts | None
-    seconds: float
-
-
-def _take(answers: Iterator[Answer], apart: bool) -> _Answers:
-    main = next(answers)
-    if not apart:
-        return _Answers(main, None, main.seconds)
-    sharded, replicated = next(answers), next(answers)
-    parts = Parts(sharded=sharded.outcome, replicated=replicated.outcome)
-    return _Answers(main, parts, main.seconds + sharded.seconds + replicated.seconds)
+            case=case,
+            contract=self.contract,
+            outcome=main.outcome,
+            changed=main.changed,
+            second=main.second,
+            parts=parts,
+            derived={name: answer.outcome for name, answer in answers.items() if name in DERIVED},
+        )
 
 
 def describe_planner(role: str, planner: Planner) -> PlannerInfo:

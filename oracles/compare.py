@@ -205,27 +205,24 @@ def judge(
 ) -> Verdict:
     """The verdict on one case from the breaches of both planners (DESIGN 6).
 
-    A breach by both alike is *unfixed*, by both in different ways a *dispute*, by the patched planner alone a
-    *regression*, by the unpatched planner alone *fixed* by the patch. ``in_parts`` are breaches of the unpatched
-    planner on the parts of a mixed case: a fault that it has there, and that the patched planner meets
-    because it plans the parts, is no regression either. Breaches of the reference count like those of laws; where it
-    is silent, ``unruled`` is the reason, and a case without findings is inconclusive.
+    A breach by both alike is *unfixed*; one by the patched planner while the unpatched one breaks something else is a
+    *dispute*, while it breaks nothing a *regression*; one by the unpatched planner alone is *fixed* by the patch.
+    Breaches of the reference count like those of laws. ``in_parts`` are breaches of the unpatched planner on the
+    parts of a mixed case: a fault that it has there, and that the patched planner meets because it plans the
+    parts, is no regression. ``unruled`` says why the reference is silent: then a case without findings is
+    inconclusive.
     """
     findings: list[Finding] = []
     keys_unpatched = {_key(b) for b in (*unpatched, *in_parts)}
-    laws_unpatched = {b.law for b in unpatched}
     keys_patched = {_key(b) for b in patched}
-    laws_patched = {b.law for b in patched if _key(b) not in keys_unpatched}
+    own = [b for b in patched if _key(b) not in keys_unpatched]
     for breach in patched:
-        if _key(breach) in keys_unpatched:
-            name: VerdictName = "unfixed"
-        else:
-            name = "dispute" if breach.law in laws_unpatched else "regression"
+        name: VerdictName = "unfixed" if breach not in own else "dispute" if unpatched else "regression"
         findings.append(_finding(breach, name, "patched"))
     for breach in unpatched:
         if _key(breach) in keys_patched:
             continue  # told once, of the patched planner
-        findings.append(_finding(breach, "dispute" if breach.law in laws_patched else "fixed", "unpatched"))
+        findings.append(_finding(breach, "dispute" if breach.law in {b.law for b in own} else "fixed", "unpatched"))
     unsupported = [o for o in outcomes if isinstance(o, Unsupported)]
     if findings:
         worst = max(findings, key=lambda f: _GRAVITY[f.verdict]).verdict

@@ -55,6 +55,8 @@ def tokens_per_state(spec: AttentionSpec) -> Fraction:
 
 def states_per_block(spec: AttentionSpec) -> int:
     """States stored for one block of tokens."""
+    if isinstance(spec.tokens_per_state, int):  # nearly always, and a Fraction costs more than all the rest
+        return spec.block_size // spec.tokens_per_state
     return int(spec.block_size // tokens_per_state(spec))
 
 

@@ -82,6 +82,14 @@ class Breach(Struct, frozen=True, kw_only=True):
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+def stage_of(breach: Breach) -> str:
+    """The stage in which a breach lies: ``group``, ``place``, ``size``, ``capacity``, or ``input``."""
+    if breach.law == "R1":
+        return breach.path.removeprefix("refusal.")
+    family = breach.law.removeprefix("reference.")
+    return {"G": "group", "M": "place", "S": "size", "C": "capacity"}.get(family[:1], family)
+
+
 Check = Callable[[Evidence], Iterator[Breach]]
 
 

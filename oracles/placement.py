@@ -66,9 +66,9 @@ def check_layout(layout: str, groups: Sequence[GroupSpecs], rules: RuleSet) -> N
             raise LayoutError(f"{layout} cannot express pages of several sizes")
         if len(groups) > 1 and layout not in BLOCK_OUTERMOST:
             raise LayoutError(f"{layout} cannot express pages of several sizes in several groups")
-    if layout not in BLOCK_OUTERMOST and len(groups) > 1 and rules.aligns_strides == "every":
-        if len({aligned_page(spec) for spec in specs}) > 1:
-            raise LayoutError(f"{layout} cannot express strides of several sizes in several groups")
+    overlaid = layout not in BLOCK_OUTERMOST and len(groups) > 1 and rules.aligns_strides == "every"
+    if overlaid and len({aligned_page(spec) for spec in specs}) > 1:
+        raise LayoutError(f"{layout} cannot express strides of several sizes in several groups")
     if layout not in BLOCK_COMPACT and any(is_padded(spec) and heads_of(spec) > 1 for spec in specs):
         raise LayoutError(f"{layout} cannot pad pages of several heads")
 

@@ -63,7 +63,7 @@ class FieldInfo(Struct, frozen=True):
 
 
 @functools.cache
-def fields_of(cls: type[Struct]) -> tuple[FieldInfo, ...]:
+def fields_of(cls: type) -> tuple[FieldInfo, ...]:
     """The fields of ``cls``. Kept, because asking msgspec evaluates every annotation anew."""
     return tuple(FieldInfo(field.name, field.default, field.required) for field in structs.fields(cls))
 
@@ -96,14 +96,14 @@ def fields_changed(spec: LayerSpec) -> int:
 
 
 def _numbers_rank(case: Case) -> int:
-    settings: list[Any] = [case.settings, *case.settings.workers]
+    owners: list[Struct] = [case.settings, *case.settings.workers, *case.specs]
     if case.settings.speculative is not None:
-        settings.append(case.settings.speculative)
-    return sum(
-        value_rank(field.name, getattr(owner, field.name))
-        for owner in [*settings, *case.specs]
-        for field in fields_of(type(owner))
-    )
+        owners.append(case.settings.speculative)
+    total = 0
+    for owner in owners:
+        for field in fields_of(type(owner)):
+            total += value_rank(field.name, getattr(owner, field.name))
+    return total
 
 
 def value_rank(field: str, value: Any) -> int:

@@ -10,8 +10,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from fuzz.strategies.source import Source
+from fuzz.strategies.source import Source, pick
 from fuzz.strategies.vocabulary import Shape
+from oracles.case import SPEC_CLASSES
 
 Policy = Literal["none", "draft", "some", "all"]
 """Which attention layers are replicated: none, the draft's, any of them by chance, or all."""
@@ -35,6 +36,8 @@ QUIRKS = (
 
 WEIGHTS = {"full": 5, "mla": 4, "sliding_window": 4, "mamba": 4, "chunked_local": 2, "sliding_window_mla": 2}
 """How often a kind is drawn; 1 for the others."""
+
+WEIGHTED_KINDS = tuple(kind for kind in SPEC_CLASSES for _ in range(WEIGHTS.get(kind, 1)))
 
 
 class Scene(Struct, frozen=True, kw_only=True):
@@ -108,6 +111,4 @@ def draw_scene(source: Source, shape: Shape) -> Scene:
 
 def draw_kind(source: Source, kinds: tuple[str, ...]) -> str:
     """One of ``kinds``, by weight."""
-    if len(kinds) == 1:
-        return kinds[0]
-    return source.choice([kind for kind in kinds for _ in range(WEIGHTS.get(kind, 1))])
+    return pick(source, WEIGHTED_KINDS, kinds)

@@ -36,6 +36,16 @@ class Source(Protocol):
         """
 
 
+def pick(source: Source, options: Sequence[T], enabled: Sequence[T]) -> T:
+    """One of ``options`` that is also ``enabled`` (never empty).
+
+    The draw is over all options, whatever is enabled: it costs the same and means the same while flags open up.
+    """
+    place = source.integer(0, len(options) - 1)
+    wanted = options[place]
+    return wanted if wanted in enabled else enabled[place % len(enabled)]
+
+
 class RandomSource:
     """Decisions of a ``random.Random``.
 
@@ -77,5 +87,9 @@ class HypothesisSource:
         return percent > 0 and self._draw(st.integers(0, 99)) >= 100 - percent
 
     def subset(self, options: Sequence[T], drop_percent: int) -> tuple[T, ...]:
-        kept = tuple(option for option in options if not self.chance(drop_percent))
+        # One integer holds all flags, for each draw costs; a second one where more than half are dropped.
+        dropped = self.integer(0, (1 << len(options)) - 1)
+        if drop_percent > 50:
+            dropped |= self.integer(0, (1 << len(options)) - 1)
+        kept = tuple(option for at, option in enumerate(options) if not dropped >> at & 1)
         return kept or (options[self.integer(0, len(options) - 1)],)

@@ -154,7 +154,8 @@ UNUSUAL: dict[str, Case] = {
         (MLA, 4), (structs.replace(WINDOW, replicated=True), 3), under=settings(dcp=8, layout="BLNHC")
     ),
     "padded strides": model(
-        (structs.replace(FULL, block_stride_alignment=4099), 2), (structs.replace(WINDOW, block_stride_alignment=4099), 2)
+        (structs.replace(FULL, block_stride_alignment=4099), 2),
+        (structs.replace(WINDOW, block_stride_alignment=4099), 2),
     ),
     "aligned latent pages": model(
         (MlaSpec(block_size=64, num_kv_heads=1, head_size=132, dtype="uint8", alignment=576, tokens_per_state=4), 2),
@@ -165,6 +166,8 @@ UNUSUAL: dict[str, Case] = {
         (structs.replace(FULL, block_size=1), 2),
         (ChunkedLocalSpec(block_size=3, num_kv_heads=1, head_size=96, attention_chunk_size=7), 5),
     ),
-    "a length that was fitted": model((FULL, 4), under=settings(workers=(Worker(memory=2**24 + 2**16),), auto_fit=True)),
+    "a length that was fitted": model(
+        (FULL, 4), under=settings(workers=(Worker(memory=2**24 + 2**16),), auto_fit=True)
+    ),
 }  # fmt: skip
 """Cases whose right plans look odd: no law may object."""

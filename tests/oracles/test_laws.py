@@ -7,8 +7,18 @@ from collections.abc import Callable
 import pytest
 from msgspec import structs
 
-from oracles.case import Case, MlaSpec, Settings, Speculative, Worker, keep_layers, replicated_part, sharded_part
-from oracles.derived import MORE_MEMORY, PERMUTED, RENAMED, WIDER_DCP, permuted, renamed, wider_dcp, with_more_memory
+from oracles.case import Case, MlaSpec, Settings, Spec, Speculative, Worker, keep_layers, replicated_part, sharded_part
+from oracles.derived import (
+    DERIVED,
+    MORE_MEMORY,
+    PERMUTED,
+    RENAMED,
+    WIDER_DCP,
+    permuted,
+    renamed,
+    wider_dcp,
+    with_more_memory,
+)
 from oracles.law import LAWS, Evidence, Parts
 from oracles.laws import broken_laws
 from oracles.placement import expected_records
@@ -174,7 +184,9 @@ def the_null_block_is_given_away() -> Evidence:
     case = structs.replace(HYBRID, settings=Settings(workers=(Worker(memory=blocks * 131_072),)))
     plan = structs.replace(right_plan(HYBRID), capacity=None)
     assert plan.placement is not None
-    local = [[("model.0.0", FULL), ("model.0.1", FULL)], [("model.1.0", WINDOW), ("model.1.1", WINDOW)]]
+    local: list[list[tuple[str, Spec]]] = [
+        [(f"model.{at}.{i}", spec) for i in range(2)] for at, spec in enumerate((FULL, WINDOW))
+    ]
     records = expected_records("LBNHC", local, blocks, RULES)
     placement = (structs.replace(plan.placement[0], num_blocks=blocks, records=records),)
     return evidence(case, structs.replace(plan, placement=placement))
@@ -294,10 +306,7 @@ def test_content_beyond_the_page_breaks_m6_and_the_loss_behind_it() -> None:
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_no_law_objects_to_an_unusual_plan(name: str) -> None:
     case = UNUSUAL[name]
-    answers = {
-        RENAMED: renamed(case), PERMUTED: permuted(case), WIDER_DCP: wider_dcp(case), MORE_MEMORY: with_more_memory(case),
-    }  # fmt: skip
-    derived = {key: expected_plan(one, RULES, "native") for key, one in answers.items()}
+    derived = {key: expected_plan(derive(case), RULES, "native") for key, derive in DERIVED.items()}
     assert breaches(case, right_plan(case), derived=derived) == []
 
 
