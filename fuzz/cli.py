@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import datetime
 import os
-import re
 import secrets
-import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
-import msgspec
 import typer
-from rich.console import Console
 
+from fuzz import cli_measure
 from fuzz.case_files import read_case
+from fuzz.cli_common import (
+    ContractFlag,
+    Deadline,
+    Failure,
+    JsonFlag,
+    MemoryGiB,
+    Patched,
+    StoreFlag,
+    Unpatched,
+    duration,
+    err,
+    open_pair,
+    out,
+    print_json,
+)
 from fuzz.corpus import CorpusError, Entry, corpus_folder, corpus_stats, load_corpus
 from fuzz.corpus import render_stats as render_corpus_stats
 from fuzz.doctor import examine, show_examined
 from fuzz.known import KnownError, read_known
-from fuzz.pair import Pair, choose_contract
-from fuzz.planners.address import AddressError, Contract
+from fuzz.planners.address import AddressError
 from fuzz.planners.fetch import FetchError
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner, PlannerError, Question
-from fuzz.planners.trees import Config, Launch, open_launch, read_config
+from fuzz.planners.trees import open_launch, read_config
 from fuzz.replay_cases import replay_all, show_replayed
 from fuzz.report import plans
 from fuzz.store import DEFAULT_FOLDER, Store, is_identity
@@ -37,69 +48,7 @@ app = typer.Typer(
 )  # fmt: skip
 corpus_app = typer.Typer(no_args_is_help=True, help="Look at the corpus.")
 app.add_typer(corpus_app, name="corpus")
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")]
-Unpatched = Annotated[str, typer.Option(help="Address of the planner to compare with.")]
-Patched = Annotated[str, typer.Option(help="Address of the planner under test.")]
-ContractFlag = Annotated[
-    str | None, typer.Option(help="native or isolate; default: what the patched planner promises.")
-]
-Deadline = Annotated[float, typer.Option("--deadline", min=0.1, help="Seconds a planner has for one case.")]
-MemoryGiB = Annotated[float, typer.Option("--memory-gib", min=0.1, help="GiB a worker may grow by.")]
-StoreFlag = Annotated[Path, typer.Option("--store", help="Folder for findings and their cases.")]
-
-
-class Failure(Exception):
-    """Ends the command with a message and an exit code."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-def out() -> Console:
-    """Where results go."""
-    return Console(highlight=False)
-
-
-def err() -> Console:
-    """Where progress and errors go."""
-    return Console(stderr=True, highlight=False)
-
-
-def print_json(document: Any) -> None:
-    """One JSON document on standard output."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
-
-
-def launch(address: str, config: Config) -> Launch:
-    """Resolves an address. Raises AddressError and FetchError."""
-    return open_launch(address, config)
-
-
-def to_contract(text: str | None) -> Contract | None:
-    """A contract by name. Raises Failure."""
-    if text is None or text == "native" or text == "isolate":
-        return text  # type: ignore[return-value]
-    raise Failure(f"--contract {text!r}: is not a contract; choose native or isolate", 2)
-
-
-def duration(text: str) -> float:
-    """Seconds from ``60``, ``60s``, ``2m`` or ``1h``. Raises Failure."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text)
-    if not found:
-        raise Failure(f"--time {text!r}: is not a duration; write 60s, 2m or 1h", 2)
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
-
-
-def open_pair(unpatched: str, patched: str, contract: str | None, deadline: float, memory_gib: float) -> Pair:
-    """Resolves both addresses and the contract; nothing is started yet."""
-    config = read_config(Path.cwd())
-    before, after = launch(unpatched, config), launch(patched, config)
-    return Pair(
-        before, after, choose_contract(to_contract(contract), after),
-        case_seconds=deadline, memory=int(memory_gib * 2**30),
-    )  # fmt: skip
+cli_measure.register(app)
 
 
 def find_case(text: str, store: Store) -> Case:
@@ -192,7 +141,8 @@ def plan(
     config = read_config(Path.cwd())
     addresses = planner or ["installed", "installed+isolate"]
     planners = [
-        Planner(launch(address, config), case_seconds=deadline, memory=int(memory_gib * 2**30)) for address in addresses
+        Planner(open_launch(address, config), case_seconds=deadline, memory=int(memory_gib * 2**30))
+        for address in addresses
     ]
     try:
         waiting = [(one, one.start(), one.submit([Question(case)])) for one in planners]

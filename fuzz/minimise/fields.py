@@ -44,9 +44,7 @@ def default_settings(case: Case) -> Iterator[Case]:
     workers = case.settings.workers
     default = Settings()
     yield structs.replace(case, settings=structs.replace(default, workers=_default_workers(workers)))
-    changed = [
-        field.name for field in fields_of(Settings) if getattr(case.settings, field.name) != field.default
-    ]
+    changed = [field.name for field in fields_of(Settings) if getattr(case.settings, field.name) != field.default]
     for kept in changed:
         settings = structs.replace(
             default, **{"workers": _default_workers(workers), kept: getattr(case.settings, kept)}
@@ -265,9 +263,7 @@ def plainer_states(case: Case) -> Iterator[Case]:
         size = total // DTYPE_BYTES[dtype]
         yield _with_spec(case, at, structs.replace(spec, shapes=((size,),), dtypes=(dtype,)))
         for kept in range(len(spec.shapes)):
-            yield _with_spec(
-                case, at, structs.replace(spec, shapes=(spec.shapes[kept],), dtypes=(spec.dtypes[kept],))
-            )
+            yield _with_spec(case, at, structs.replace(spec, shapes=(spec.shapes[kept],), dtypes=(spec.dtypes[kept],)))
 
 
 def plainer(field: str, value: int) -> Iterator[int]:

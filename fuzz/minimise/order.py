@@ -54,6 +54,7 @@ FRIENDLY: dict[str, tuple[int, ...]] = {
 }
 """Values that a reader takes in without asking why, plainest first, by field."""
 
+
 class FieldInfo(Struct, frozen=True):
     """One field of a spec or of the settings; ``required`` ones have no default."""
 

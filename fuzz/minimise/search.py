@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, ValidationError, json
 
 from fuzz.minimise import fields, layers
+from fuzz.minimise.asking import FocusedPair
+from fuzz.minimise.neighbour import Variation, variations
 from fuzz.minimise.order import Key, limits, order_key
-from fuzz.pair import TWICE_EVERY, Pair
-from oracles.case import Case, CaseError, Provenance, case_id, check_case
+from fuzz.pair import Pair, Pending
+from oracles.case import Case, CaseError, case_id, check_case
 from oracles.compare import FAILING, Finding, Verdict
 
 RUNS = 3
@@ -87,32 +90,50 @@ class Better(Struct, frozen=True, kw_only=True):
 
 
 class Minimal(Struct, frozen=True, kw_only=True):
-    """The end: the least case found. ``complete``: no pass can make it smaller, and it was asked again."""
+    """The end: the least case found, and the nearest case that passes (None: none was found).
+
+    ``complete``: no pass can make it smaller, and it was asked again.
+    """
 
     case: Case
     finding: Finding
+    neighbour: Variation | None
     complete: bool
     asked: int
     seconds: float
 
 
+class _Batch(Struct, frozen=True, kw_only=True):
+    """Cases offered together; ``pending`` is the question about those whose answer is not known yet."""
+
+    cases: tuple[Case, ...]
+    missing: tuple[Case, ...]
+    pending: Pending | None
+
+
 class Minimiser:
-    """The search for the least case of one finding."""
+    """The search for the least case of one finding.
+
+    Raises (on making one):
+        NotShown, Unstable: the untouched case does not show the finding, or not always.
+        PlannerError: a planner cannot be started.
+    """
 
     def __init__(self, pair: Pair, case: Case, fingerprint: str, *, seconds: float | None = None) -> None:
-        self._pair = pair
         self._begun = time.monotonic()
         self._stop_at = None if seconds is None else self._begun + seconds
         self._held: dict[str, Finding | None] = {}
         self._asked = 0
         self._limits = limits(case)
-        self.case = case
-        self.target, self.finding = self._confirm(case, fingerprint)
+        self._pair: Pair = FocusedPair(pair, None)
+        self.case, self.complete = case, False
+        self.neighbour: Variation | None = None
+        self.target, self.finding = self._confirm(fingerprint)
+        self._pair = FocusedPair(pair, self.finding.law)
         self._key: Key = order_key(case)
 
     def run(self) -> Iterator[Better]:
         """Yields each smaller case as it is found; ``minimal`` says how it ended."""
-        self.complete = False
         while not self._late():
             before = self._key
             for name, one in PASSES:
@@ -122,14 +143,16 @@ class Minimiser:
                 found = self._in_pairs()
                 if found is None:
                     self.complete = not self._late() and self._still_shown()
-                    return
+                    break
                 yield found
+        self.neighbour = self._passing_neighbour()
 
     def minimal(self) -> Minimal:
         """The best so far."""
         return Minimal(
-            case=self.case, finding=self.finding, complete=self.complete, asked=self._asked, seconds=self._seconds()
-        )
+            case=self.case, finding=self.finding, neighbour=self.neighbour, complete=self.complete,
+            asked=self._asked, seconds=self._seconds(),
+        )  # fmt: skip
 
     def _in_pairs(self) -> Better | None:
         """Two changes at once, for faults that need two fields to move together."""
@@ -144,21 +167,45 @@ class Minimiser:
 
     def _first(self, name: str, offered: Iterator[Case]) -> Better | None:
         """The least case of the first batch in which one shows the target."""
-        smaller = self._smaller(offered)
-        for size in itertools.chain(BATCHES, itertools.repeat(BATCHES[-1])):
-            batch = list(itertools.islice(smaller, size))
-            if not batch or self._late():
-                return None
-            shown = [(order_key(c), c, f) for c, f in zip(batch, self._ask(batch), strict=True) if f is not None]
+        for batch, findings in self._answered(self._smaller(offered)):
+            shown = [(order_key(c), c, f) for c, f in zip(batch, findings, strict=True) if f is not None]
             if shown:
                 self._key, self.case, self.finding = min(shown, key=lambda row: row[0])
-                return Better(
-                    case=self.case, finding=self.finding, by=name, asked=self._asked, seconds=self._seconds()
-                )
+                return Better(case=self.case, finding=self.finding, by=name, asked=self._asked, seconds=self._seconds())
         return None
 
+    def _answered(self, cases: Iterator[Case]) -> Iterator[tuple[tuple[Case, ...], list[Finding | None]]]:
+        """Batches of cases with what each shows; the planners work on the next one while this one is judged."""
+        sizes = itertools.chain(BATCHES, itertools.repeat(BATCHES[-1]))
+        queue: deque[_Batch] = deque()
+        try:
+            while True:
+                while len(queue) < 2 and not self._late():
+                    batch = tuple(itertools.islice(cases, next(sizes)))
+                    if not batch:
+                        break
+                    queue.append(self._submit(batch))
+                if not queue:
+                    return
+                taken = queue.popleft()
+                self._collect(taken)
+                yield taken.cases, [self._held[case_id(case)] for case in taken.cases]
+        finally:
+            for left in queue:  # asked already: its answers are worth keeping
+                self._collect(left)
+
+    def _submit(self, batch: tuple[Case, ...]) -> _Batch:
+        missing = tuple(case for case in batch if case_id(case) not in self._held)
+        self._asked += len(missing)
+        return _Batch(cases=batch, missing=missing, pending=self._pair.submit(missing) if missing else None)
+
+    def _collect(self, batch: _Batch) -> None:
+        if batch.pending is not None:
+            for case, judged in zip(batch.missing, self._pair.collect(batch.pending), strict=True):
+                self._held[case_id(case)] = self.target.among(judged.verdict)
+
     def _smaller(self, offered: Iterator[Case]) -> Iterator[Case]:
-        """Of the offered cases those that are less than the best, can be asked, and were not asked before."""
+        """Of the offered cases those that are less than the best, can be asked, and were not asked in vain."""
         seen: set[str] = set()
         for case in offered:
             if order_key(case) >= self._key or not limits(case) <= self._limits:
@@ -170,48 +217,50 @@ class Minimiser:
             if is_askable(case):
                 yield case
 
-    def _ask(self, cases: Sequence[Case]) -> list[Finding | None]:
-        """Whether each case shows the target; kept answers are not asked for again."""
-        missing = [case for case in cases if case_id(case) not in self._held]
-        for case, verdict in zip(missing, self._verdicts(missing), strict=True):
-            self._held[case_id(case)] = self.target.among(verdict)
-        return [self._held[case_id(case)] for case in cases]
-
     def _verdicts(self, cases: Sequence[Case]) -> list[Verdict]:
         self._asked += len(cases)
-        if not cases:
-            return []
         return [judged.verdict for judged in self._pair.collect(self._pair.submit(cases))]
 
-    def _confirm(self, case: Case, fingerprint: str) -> tuple[Target, Finding]:
-        verdicts = self._verdicts([case] * max(RUNS, TWICE_EVERY))
+    def _confirm(self, fingerprint: str) -> tuple[Target, Finding]:
+        verdicts = self._verdicts([self.case] * RUNS)
         found = [next((f for f in v.findings if f.fingerprint == fingerprint), None) for v in verdicts]
         shown = [finding for finding in found if finding is not None]
+        identity = case_id(self.case)
         if not shown:
             others = ", ".join(f"{f.law} {f.fingerprint} ({f.planner})" for f in verdicts[0].findings) or "no finding"
-            raise NotShown(f"{case_id(case)} does not show {fingerprint} with these planners, but {others}")
-        if shown[0].law != "G9" and len(shown) < len(found):
-            raise Unstable(f"{case_id(case)} shows {fingerprint} in {len(shown)} of {len(found)} runs only")
+            raise NotShown(f"{identity} does not show {fingerprint} with these planners, but {others}")
+        if len(shown) < len(found):
+            raise Unstable(f"{identity} shows {fingerprint} in {len(shown)} of {len(found)} runs only")
         if len({f.verdict for f in shown}) > 1:
-            raise Unstable(f"{case_id(case)} shows {fingerprint} with verdicts that change from run to run")
+            raise Unstable(f"{identity} shows {fingerprint} with verdicts that change from run to run")
         verdict = shown[0].verdict
         # A dispute is two faults in one case; a smaller case that keeps one of them says more.
         kept = FAILING if verdict == "dispute" else frozenset({verdict})
-        return Target(fingerprint=fingerprint, verdicts=frozenset(kept)), shown[0]
+        return Target(fingerprint=fingerprint, verdicts=kept), shown[0]
 
     def _still_shown(self) -> bool:
-        verdicts = self._verdicts([self.case] * RUNS)
-        return all(self.target.among(verdict) is not None for verdict in verdicts)
+        return all(self.target.among(verdict) is not None for verdict in self._verdicts([self.case] * RUNS))
+
+    def _passing_neighbour(self) -> Variation | None:
+        """The first variation that shows no failing finding; else the first that does not show this one."""
+        offered = [v for v in variations(self.case) if limits(v.case) <= self._limits and is_askable(v.case)]
+        other: Variation | None = None
+        for start in range(0, len(offered), BATCHES[-1]):
+            batch = offered[start : start + BATCHES[-1]]
+            for variation, verdict in zip(batch, self._verdicts([v.case for v in batch]), strict=True):
+                if verdict.name in ("agree", "fixed") and not any(
+                    f.fingerprint == self.target.fingerprint for f in verdict.findings
+                ):
+                    if not verdict.findings:
+                        return variation
+                    other = other or variation
+        return other
 
     def _late(self) -> bool:
         return self._stop_at is not None and time.monotonic() >= self._stop_at
 
     def _seconds(self) -> float:
-        return time.monotonic() - self._begun
-
-    def shows(self, cases: Sequence[Case]) -> list[Finding | None]:
-        """Whether each of ``cases`` shows the target. Raises PlannerError."""
-        return self._ask(cases)
+        return round(time.monotonic() - self._begun, 3)
 
 
 def minimise(
@@ -243,4 +292,4 @@ def is_askable(case: Case) -> bool:
     return True
 
 
-__all__ = ["Better", "Minimal", "Minimiser", "NotShown", "Provenance", "Target", "Unstable", "minimise"]
+__all__ = ["Better", "Minimal", "Minimiser", "NotShown", "Target", "Unstable", "minimise"]

@@ -216,6 +216,14 @@ class Worker:
         self._drain.join(timeout=1)
         return self.tail()
 
+    def cpu_seconds(self) -> float:
+        """User and system time of the process so far; 0 where the system does not tell."""
+        try:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def kill(self) -> None:
         """Ends the process and everything it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -280,6 +288,10 @@ class Planner:
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """Answers, in order. Raises PlannerError when no process can be started."""
         return self.submit(questions).result()
+
+    def cpu_seconds(self) -> float:
+        """CPU time of the process that serves now."""
+        return self._worker.cpu_seconds() if self._worker is not None else 0.0
 
     def close(self) -> None:
         """Ends the process; questions in flight get no answer."""

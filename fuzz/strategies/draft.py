@@ -48,8 +48,12 @@ def draw_draft(source: Source, scene: Scene, stack: Stack) -> Draft:
         specs.append((spec, source.choice(DRAFT_COUNTS)))
     position: Position = source.choice(("last", "last", "last", "first", "interleaved"))
     method = source.choice(methods_for(specs[0][0], position))
-    modules = source.choice((1, 1, min(scene.lookahead, 3))) if method == "mtp" else 1
-    return Draft(tuple(specs), position, Speculative(method=method, tokens=scene.lookahead, modules=modules))
+    # Drawn for every method: a method that saved a draw would be the simpler one.
+    modules = source.choice((1, 1, min(scene.lookahead, 3)))
+    speculative = Speculative(
+        method=method, tokens=scene.lookahead, modules=modules if method == "mtp" else 1
+    )
+    return Draft(tuple(specs), position, speculative)
 
 
 def draft_kinds(scene: Scene) -> tuple[str, ...]:

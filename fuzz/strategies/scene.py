@@ -17,6 +17,8 @@ from oracles.case import SPEC_CLASSES
 Policy = Literal["none", "draft", "some", "all"]
 """Which attention layers are replicated: none, the draft's, any of them by chance, or all."""
 
+MIXED_POLICIES: tuple[Policy, ...] = ("draft", "draft", "draft", "some")
+
 BLOCK_SIZES = (16, 32, 64, 128, 256, 8, 48, 4, 1, 544, 1040, 2304, 17)
 """Tokens. Kernel sizes, those that hybrid models are given (544, 1040, 2304), and the odd ones."""
 
@@ -79,17 +81,23 @@ class Scene(Struct, frozen=True, kw_only=True):
 
 
 def draw_scene(source: Source, shape: Shape) -> Scene:
-    """Draws the common ground of one case."""
+    """Draws the common ground of one case.
+
+    Every draw is made whatever the others gave, so that no answer is simpler than another for saving one.
+    """
     vocabulary = shape.vocabulary
+    mixed_by_chance, speculates = source.chance(45), source.chance(30)
+    lookahead, mixed_policy = source.choice((1, 2, 3, 5, 7, 15)), source.choice(MIXED_POLICIES)
+    all_replicated, splits, dcp = source.chance(8), source.integer(0, 99), source.choice(DCP_SIZES)
+    block_size, other_block, odd_length = source.choice(BLOCK_SIZES), source.chance(60), source.chance(30)
+
     can_replicate = any(vocabulary.replicable(kind) for kind in vocabulary.fields)
-    mixed = can_replicate and (shape.modes == "mixed" or (shape.modes == "any" and source.chance(45)))
-    lookahead = source.choice((1, 2, 3, 5, 7, 15)) if mixed or source.chance(30) else 0
-    policy: Policy
+    mixed = can_replicate and (shape.modes == "mixed" or (shape.modes == "any" and mixed_by_chance))
+    policy: Policy = "all" if can_replicate and all_replicated else "none"
     if mixed:
-        policy = source.choice(("draft", "draft", "draft", "some"))
-    else:
-        policy = "all" if can_replicate and source.chance(8) else "none"
-    dcp = source.choice(DCP_SIZES) if source.chance(65 if mixed else 25) else 1
+        policy = mixed_policy
+    if splits < (35 if mixed else 75):
+        dcp = 1
     offered = [kind for kind in vocabulary.fields if shape.encoder_only or kind != "encoder_only"]
     if policy == "all":
         offered = [kind for kind in offered if vocabulary.replicable(kind)]
@@ -99,10 +107,10 @@ def draw_scene(source: Source, shape: Shape) -> Scene:
         shape=shape,
         policy=policy,
         dcp=dcp,
-        block_size=source.choice(BLOCK_SIZES) if source.chance(60) else BLOCK_SIZES[0],
-        model_len=source.choice(MODEL_LENGTHS) + (source.integer(-1, 1) + 1 if source.chance(30) else 0),
+        block_size=block_size if other_block else BLOCK_SIZES[0],
+        model_len=source.choice(MODEL_LENGTHS) + (source.integer(0, 2) if odd_length else 0),
         mamba_mode=source.choice(("none", "align", "align", "all")),
-        lookahead=lookahead,
+        lookahead=lookahead if mixed or speculates else 0,
         hybrid_manager=not source.chance(8),
         kinds=source.subset(tuple(offered), 40),
         quirks=source.subset(QUIRKS, 70),

@@ -25,6 +25,7 @@ from oracles.case import (
     AttentionSpec,
     Case,
     CircularBufferSpec,
+    EncoderOnlySpec,
     HiddenStateSpec,
     MlaSpec,
     MultipleOf,
@@ -64,6 +65,8 @@ def expected_plan(case: Case, rules: RuleSet, contract: Contract) -> Outcome | U
     layers = layer_map(case)
     if rules.aligns_strides == "pool" and any(isinstance(s.block_stride_alignment, MultipleOf) for s in case.specs):
         return Unruled("0.31 knows stride alignments in bytes only")
+    if any(isinstance(spec, EncoderOnlySpec) for spec in case.specs):
+        return Unruled("encoder-only layers are registered by no planner")
     if settings.layout_origin == "resolved" and not _guard_admits(layers, settings, rules):
         return _refused("input", "ValueError", "the layout cannot hold these layers", Plan())
     try:

@@ -1,0 +1,98 @@
+"""Verdicts and fingerprints: one fault is one, ten faults are ten."""
+
+from __future__ import annotations
+
+import random
+
+from msgspec import structs
+
+from fuzz.strategies import draw_case
+from oracles.compare import judge
+from oracles.law import Breach
+from oracles.laws import broken_laws
+from oracles.plan import Planned, Refusal, Refused
+from oracles.reference import compare_with, expected_plan
+from tests.oracles.models import FULL, RULES, WINDOW, breaches, model, planned, right_plan, with_group
+from tests.oracles.test_laws import PLANTED
+
+CASE = model((FULL, 2), (WINDOW, 4))
+
+
+def test_one_fault_in_fifty_cases_has_one_fingerprint() -> None:
+    """A page misstated by one byte, wherever it is found."""
+    prints: set[str] = set()
+    found = 0
+    seed = 0
+    while found < 50:
+        case = draw_case(random.Random(f"fingerprint {seed}"))
+        seed += 1
+        expected = expected_plan(case, RULES, "native")
+        if not isinstance(expected, Planned) or not expected.plan.groups:
+            continue
+        wrong = with_group(expected.plan, 0, page_bytes=expected.plan.groups[0].page_bytes + 1)
+        prints |= {breach.fingerprint("patched") for breach in breaches(case, wrong) if breach.law == "G5"}
+        found += 1
+    assert len(prints) == 1
+
+
+def test_different_faults_have_different_fingerprints() -> None:
+    prints = {law: broken_laws(plant())[0].fingerprint("patched") for law, plant in PLANTED.items()}
+    assert len(set(prints.values())) == len(PLANTED)
+
+
+def test_a_fingerprint_tells_the_side_but_not_the_words() -> None:
+    breach = Breach(law="G1", path="groups[].layers.missing", detail="model.layers.7 is in no group")
+    same = structs.replace(breach, detail="other.3 is in no group")
+    assert breach.fingerprint("patched") == same.fingerprint("patched") != same.fingerprint("unpatched")
+
+
+def test_a_plan_of_the_reference_differs_in_nothing_from_itself() -> None:
+    expected = expected_plan(CASE, RULES, "native")
+    assert isinstance(expected, Planned)
+    assert compare_with(expected, expected) == []
+
+
+def test_the_earliest_stage_that_differs_is_reported() -> None:
+    plan = right_plan(CASE)
+    wrong = with_group(structs.replace(plan, sizes=None), 0, block_size=32)
+    (breach,) = compare_with(planned(plan), planned(wrong))
+    assert (breach.law, breach.path) == ("reference.group", "groups[].block_size")
+
+
+def test_records_may_be_cut_differently() -> None:
+    plan = right_plan(CASE)
+    assert plan.placement is not None
+    pool = plan.placement[0]
+    single = tuple(
+        structs.replace(record, layers=(name,), offset=record.offset + at * record.layer_stride)
+        for record in pool.records
+        for at, name in enumerate(record.layers)
+    )
+    cut = structs.replace(plan, placement=(structs.replace(pool, records=single),))
+    assert compare_with(planned(plan), planned(cut)) == []
+
+
+def test_a_bare_refusal_where_one_is_due_is_left_to_the_laws() -> None:
+    refusals = tuple(
+        Refused(refusals=(Refusal(stage="group", type=name, message="no"),), plan=structs.replace(right_plan(model())))
+        for name in ("ValueError", "AssertionError", "NotImplementedError")
+    )
+    assert compare_with(refusals[0], refusals[1]) == []
+    assert [one.path for one in compare_with(refusals[0], refusals[2])] == ["group.refusal.type"]
+
+
+def _judged(unpatched: list[Breach], patched: list[Breach], unruled: str = "") -> str:
+    outcomes = (planned(right_plan(CASE)), planned(right_plan(CASE)))
+    return judge(unpatched, patched, outcomes, unruled=unruled).name
+
+
+def test_the_table_of_verdicts() -> None:
+    one = Breach(law="reference.group", path="groups.count", detail="")
+    other = Breach(law="reference.group", path="groups[].layers", detail="")
+    assert _judged([], []) == "agree"
+    assert _judged([one], []) == "fixed"
+    assert _judged([], [one]) == "regression"
+    assert _judged([one], [one]) == "unfixed"
+    assert _judged([one], [other]) == "dispute"
+    assert _judged([], [], unruled="no rules for 0.99") == "inconclusive"
+    assert _judged([], [one], unruled="no rules for 0.99") == "regression"
