@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from oracles.case import (
+from oracles.specs import (
     AttentionSpec,
     CaseError,
     ChunkedLocalSpec,

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from fuzz.minimise.fields import with_settings, with_specs
 from fuzz.minimise.layers import rows_of
-from fuzz.minimise.order import FRIENDLY, fields_of
+from fuzz.minimise.order import FRIENDLY, FieldInfo, fields_of
 from oracles.case import AttentionSpec, Case, LayerSpec, MambaSpec, build_case, keep_layers
 from oracles.geometry import content_bytes, page_bytes
 
@@ -31,7 +31,7 @@ def variations(case: Case) -> Iterator[Variation]:
     """Cases that differ in one thing, the smallest and most telling changes first."""
     for at, spec in enumerate(case.specs):
         for field in fields_of(type(spec)):
-            for value in _other_values(case, spec, field.name, field.default):
+            for value in _other_values(case, spec, field):
                 changed = [*case.specs[:at], structs.replace(spec, **{field.name: value}), *case.specs[at + 1 :]]
                 words = _words(field.name, value, getattr(spec, field.name))
                 yield Variation(case=with_specs(case, changed), words=f"{words} in {_owners(case, at)}")
@@ -39,8 +39,8 @@ def variations(case: Case) -> Iterator[Variation]:
     yield from _other_layers(case)
 
 
-def _other_values(case: Case, spec: LayerSpec, name: str, default: Any) -> Iterator[Any]:
-    value = getattr(spec, name)
+def _other_values(case: Case, spec: LayerSpec, field: FieldInfo) -> Iterator[Any]:
+    name, value = field.name, getattr(spec, field.name)
     if name == "shapes" and isinstance(spec, MambaSpec):
         pages = [page_bytes(other) for other in case.specs if other is not spec]
         item = max(1, content_bytes(spec) // max(1, spec.shapes[0][0]))
@@ -55,8 +55,8 @@ def _other_values(case: Case, spec: LayerSpec, name: str, default: Any) -> Itera
         yield from sorted((v for v in near if v != value and v >= 1), key=lambda v: (abs(v - value), v))
         if name == "page_size_padded":
             yield from (2 * page_bytes(other) for other in case.specs)
-    if value != default and not (isinstance(value, int) and default is None and name in ("head_size_v",)):
-        yield default
+    if not field.required and value != field.default:
+        yield field.default
 
 
 def _owners(case: Case, at: int) -> str:

@@ -72,8 +72,8 @@ def _pages() -> list[Pair]:
     return [
         *_product("pages×layout", (*UNEQUAL, "equal", "padded", "alone"), ("layer_outer", "block_outer")),
         *_product("pages×layout", ("equal", "alone"), ("heads_outside",)),
-        *_product("pages×layout", (*UNEQUAL, "padded"), ("heads_outside forced",)),
-        *_product("pages×layout", UNEQUAL, ("layer_outer forced",)),
+        *_product("pages×layout", ("byte_off", "uneven", "divides", "padded"), ("heads_outside forced",)),
+        *_product("pages×layout", ("byte_off", "uneven", "divides"), ("layer_outer forced",)),
         *_product("pages×modes", (*UNEQUAL, "equal", "padded"), ("sharded", "mixed")),
         *_product("pages×modes", ("byte_off", "uneven", "divides", "equal", "padded"), ("sharded+recurrent",)),
         *_product("pages×modes", ("byte_off", "uneven", "divides", "equal", "padded"), ("replicated",)),
@@ -85,9 +85,11 @@ def _branches() -> list[Pair]:
     whole, plain = ("sharded", "replicated"), ("sharded", "mixed", "sharded+recurrent")
     return [
         *_product("branch×modes", ("one_spec",), (*whole, "recurrent")),
-        *_product("branch×modes", ("one_type", "converted"), whole),
-        *_product("branch×modes", ("packed", "raised_pages"), (*plain, "replicated", "recurrent")),
-        *_product("branch×modes", ("equal_pages", "not_divisible", "not_convertible"), (*plain, "replicated")),
+        *_product("branch×modes", ("one_type",), whole),
+        *_product("branch×modes", ("converted",), ("sharded",)),
+        *_product("branch×modes", ("packed", "raised_pages"), (*plain, "replicated")),
+        *_product("branch×modes", ("equal_pages",), (*plain, "replicated")),
+        *_product("branch×modes", ("not_divisible", "not_convertible"), plain),
         *_product("branch×modes", ("packed_repeats", "full_fallback"), ("sharded", "mixed")),
         *_product("branch×layout", ("no_layers", "one_spec", "one_type", "equal_pages", "converted"), LAYOUTS),
         *_product("branch×layout", ("packed", "packed_repeats"), ("block_outer", "heads_outside")),

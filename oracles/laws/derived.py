@@ -125,7 +125,10 @@ def _unsplit_facts(plan: Plan, modes: Mapping[str, str], *, widths: bool) -> dic
 
 @law("C5", applies=lambda e: _answered(MORE_MEMORY)(e) or _answered(WIDER_DCP)(e))
 def more_never_means_less(evidence: Evidence) -> Iterator[Breach]:
-    """More memory never means less capacity, and neither do more DCP ranks where every cache is sharded."""
+    """More memory never means less capacity, and neither do more DCP ranks where every cache is sharded.
+
+    An operator who adds either expects to serve at least what was served before.
+    """
     if _answered(MORE_MEMORY)(evidence):
         yield from _fewer(evidence, evidence.derived[MORE_MEMORY], "more_memory", "twice the memory")
     split = all(not isinstance(spec, AttentionSpec) or is_split_by_dcp(spec) for spec in evidence.case.specs)
@@ -150,4 +153,3 @@ def _fewer(evidence: Evidence, other: Outcome, path: str, words: str) -> Iterato
                 law="C5", path=f"{path}.tokens",
                 detail=f"{after.capacity.tokens} tokens with {words}, {before.capacity.tokens} without",
             )  # fmt: skip
-

@@ -212,4 +212,3 @@ def _names(names: tuple[str, ...]) -> str:
 
 def _slot_words(slots: tuple[object, ...]) -> str:
     return " ".join(str(part) for part in slots)
-

@@ -65,7 +65,10 @@ def _pages(evidence: Evidence) -> list[list[Page]]:
 
 @law("M1", applies=_is_placed)
 def every_layer_has_one_place(evidence: Evidence) -> Iterator[Breach]:
-    """Each worker places each of its layers once, and no layer of another worker."""
+    """Each worker places each of its layers once, and no layer of another worker.
+
+    A worker allocates what its records say: a layer of another stage costs memory or lands in a page of another size.
+    """
     for worker, placement in zip(evidence.case.settings.workers, _pools(evidence), strict=False):
         mine = {layer.name for layer in evidence.case.layers if layer.stage == worker.stage}
         placed = Counter(name for record in placement.records for name in record.layers)
@@ -116,7 +119,10 @@ def the_pool_is_full(evidence: Evidence) -> Iterator[Breach]:
 
 @law("M3", applies=_has_pool)
 def pages_lie_in_the_pool(evidence: Evidence) -> Iterator[Breach]:
-    """Every page of every block lies inside the pool."""
+    """Every page of every block lies inside the pool.
+
+    A page outside it is written into whatever the allocator put there.
+    """
     for placement, pages in zip(_pools(evidence), _pages(evidence), strict=False):
         sizes = {name: record.size for record in placement.records for name in record.layers}
         for page in pages:
@@ -129,7 +135,10 @@ def pages_lie_in_the_pool(evidence: Evidence) -> Iterator[Breach]:
 
 @law("M4", applies=_has_pool)
 def layers_of_a_group_are_apart(evidence: Evidence) -> Iterator[Breach]:
-    """Pages of one group never share a byte, whatever their layers and blocks."""
+    """Pages of one group never share a byte, whatever their layers and blocks.
+
+    All of them hold live tokens at the same time.
+    """
     for placement, pages in zip(_pools(evidence), _pages(evidence), strict=False):
         for group in {page.group for page in pages}:
             members = [page for page in pages if page.group == group]
@@ -184,7 +193,10 @@ def _content_at(spec: Spec, block_size: int) -> int:
 
 @law("M7", applies=_has_pool)
 def strides_keep_their_alignment(evidence: Evidence) -> Iterator[Breach]:
-    """The distance between two blocks of a layer is a multiple of the alignment its backend asks for."""
+    """The distance between two blocks of a layer is a multiple of the alignment its backend asks for.
+
+    Kernels load whole rows by it; beside it they read another block's bytes or fault.
+    """
     for placement, pages in zip(_pools(evidence), _pages(evidence), strict=False):
         if placement.num_blocks < 2:
             continue

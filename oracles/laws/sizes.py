@@ -53,9 +53,7 @@ def hash_unit_divides_the_spans(evidence: Evidence) -> Iterator[Breach]:
     plan = evidence.plan
     assert plan is not None and plan.sizes is not None
     unit = plan.sizes.hash_block
-    spans = [
-        span_tokens(spec, evidence.case.settings.dcp) for spec in first_specs(plan) if is_prefix_cacheable(spec)
-    ]
+    spans = [span_tokens(spec, evidence.case.settings.dcp) for spec in first_specs(plan) if is_prefix_cacheable(spec)]
     if unit < 1 or any(span % unit for span in (*spans, plan.sizes.scheduler_block)):
         yield Breach(
             law="S2", path="sizes.hash_block",
@@ -100,4 +98,3 @@ def wrapper_and_members_agree(evidence: Evidence) -> Iterator[Breach]:
                 detail=f"a block table has {width} columns where a request of {length} tokens fills {needed}",
             )  # fmt: skip
             return
-

@@ -9,17 +9,18 @@ Key = tuple[str, str, str, str]
 """(law, path, error, frame) of a breach."""
 
 GROUP, PLACE = "reference.group", "reference.place"
+EMPTY_STAGE = "stage-without-caches.layer-outer"
 REFUSED = "group.refusal"
 KNOWN: dict[Key, str] = {
     (PLACE, "placement[].layers", "", ""): "empty-stage-foreign-records",
     (PLACE, "placement[].group_drafts", "", ""): "draft-mark-lost-on-stage",
     (PLACE, "place.refusal", "ValueError", ""): "groups-of-two-strides-overlay",
     (PLACE, "place.refusal", "AssertionError", "_get_kv_cache_bytes_per_block"): "stage-without-caches.block-outer",
-    (PLACE, "place.refusal", "ZeroDivisionError", "get_kv_cache_config_from_groups"): "stage-without-caches.layer-outer",
+    (PLACE, "place.refusal", "ZeroDivisionError", "get_kv_cache_config_from_groups"): EMPTY_STAGE,
     (PLACE, "place.refusal", "ZeroDivisionError", "get_kv_cache_configs"): "stage-without-caches.block-override",
-    (PLACE, "place.refusal", "ValueError", "validate_kv_cache_layout"): "stage-without-caches.layer-outer",
-    (PLACE, "place.refusal", "ValueError", "_check_enough_kv_cache_memory"): "stage-without-caches.layer-outer",
-    (PLACE, "place.refusal", "ValueError", "_auto_fit_max_model_len"): "stage-without-caches.layer-outer",
+    (PLACE, "place.refusal", "ValueError", "validate_kv_cache_layout"): EMPTY_STAGE,
+    (PLACE, "place.refusal", "ValueError", "_check_enough_kv_cache_memory"): EMPTY_STAGE,
+    (PLACE, "place.refusal", "ValueError", "_auto_fit_max_model_len"): EMPTY_STAGE,
     (GROUP, REFUSED, "AssertionError", "page_size_bytes"): "padded-page-is-not-scaled-with-its-block",
     (GROUP, REFUSED, "AssertionError", "unify_kv_cache_spec_page_size"): "padded-page-is-not-scaled-with-its-block",
     (GROUP, REFUSED, "AssertionError", "_check_exact_partition"): "packed-window-bucket-of-two-pages-loses-layers",

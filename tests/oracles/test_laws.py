@@ -184,9 +184,8 @@ def the_null_block_is_given_away() -> Evidence:
     case = structs.replace(HYBRID, settings=Settings(workers=(Worker(memory=blocks * 131_072),)))
     plan = structs.replace(right_plan(HYBRID), capacity=None)
     assert plan.placement is not None
-    local: list[list[tuple[str, Spec]]] = [
-        [(f"model.{at}.{i}", spec) for i in range(2)] for at, spec in enumerate((FULL, WINDOW))
-    ]
+    both: tuple[Spec, ...] = (FULL, WINDOW)
+    local = [[(f"model.{at}.{i}", spec) for i in range(2)] for at, spec in enumerate(both)]
     records = expected_records("LBNHC", local, blocks, RULES)
     placement = (structs.replace(plan.placement[0], num_blocks=blocks, records=records),)
     return evidence(case, structs.replace(plan, placement=placement))
