@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from fuzz import cli_measure
+from fuzz import cli_findings, cli_measure
 from fuzz.case_files import read_case
 from fuzz.cli_common import (
     ContractFlag,
@@ -49,6 +49,7 @@ app = typer.Typer(
 corpus_app = typer.Typer(no_args_is_help=True, help="Look at the corpus.")
 app.add_typer(corpus_app, name="corpus")
 cli_measure.register(app)
+cli_findings.register(app)
 
 
 def find_case(text: str, store: Store) -> Case:

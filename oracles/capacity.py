@@ -33,9 +33,7 @@ def splits_window(spec: LayerSpec, dcp: int) -> bool:
     return dcp > 1 and isinstance(spec, SlidingWindowSpec) and is_split_by_dcp(spec)
 
 
-def request_blocks(
-    spec: LayerSpec, settings: Settings, model_len: int, *, keep_all_states: bool = False
-) -> int:
+def request_blocks(spec: LayerSpec, settings: Settings, model_len: int, *, keep_all_states: bool = False) -> int:
     """Blocks that one request of ``model_len`` tokens holds at most in the group of ``spec``.
 
     ``keep_all_states``: Mamba mode ``all`` keeps the state of every block (vLLM to 0.31).

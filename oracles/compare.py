@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from oracles.law import Breach, Contract, Side
+from oracles.law import Breach, Contract, Side, is_no_later
 from oracles.plan import (
     Died,
     Group,
@@ -205,8 +205,10 @@ def judge(
 ) -> Verdict:
     """The verdict on one case from the breaches of both planners (DESIGN 6).
 
-    A breach by both alike is *unfixed*; one by the patched planner while the unpatched one breaks something else is a
-    *dispute*, while it breaks nothing a *regression*; one by the unpatched planner alone is *fixed* by the patch.
+    A breach by both alike is *unfixed*. One by the patched planner is a *dispute* when the unpatched one breaks
+    something else in that stage or before it, else a *regression*. One by the unpatched planner alone is *fixed*,
+    whatever else the patched one breaks.
+
     Breaches of the reference count like those of laws. ``in_parts`` are breaches of the unpatched planner on the
     parts of a mixed case: a fault that it has there, and that the patched planner meets because it plans the
     parts, is no regression. ``unruled`` says why the reference is silent: then a case without findings is
@@ -217,12 +219,13 @@ def judge(
     keys_patched = {_key(b) for b in patched}
     own = [b for b in patched if _key(b) not in keys_unpatched]
     for breach in patched:
-        name: VerdictName = "unfixed" if breach not in own else "dispute" if unpatched else "regression"
+        before = any(is_no_later(other, breach) for other in unpatched)
+        name: VerdictName = "unfixed" if breach not in own else "dispute" if before else "regression"
         findings.append(_finding(breach, name, "patched"))
     for breach in unpatched:
         if _key(breach) in keys_patched:
             continue  # told once, of the patched planner
-        findings.append(_finding(breach, "dispute" if breach.law in {b.law for b in own} else "fixed", "unpatched"))
+        findings.append(_finding(breach, "fixed", "unpatched"))
     unsupported = [o for o in outcomes if isinstance(o, Unsupported)]
     if findings:
         worst = max(findings, key=lambda f: _GRAVITY[f.verdict]).verdict

@@ -22,9 +22,7 @@ LARGEST_DCP = 64
 LARGEST_MEMORY = 2**50
 """What a case can name at most: ranks, bytes."""
 
-_MIRROR = str.maketrans(
-    string.ascii_letters, string.ascii_lowercase[::-1] + string.ascii_uppercase[::-1]
-)
+_MIRROR = str.maketrans(string.ascii_letters, string.ascii_lowercase[::-1] + string.ascii_uppercase[::-1])
 
 
 def new_name(name: str) -> str:

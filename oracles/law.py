@@ -82,12 +82,24 @@ class Breach(Struct, frozen=True, kw_only=True):
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+_STAGE_OF_FAMILY = {"G": "group", "M": "place", "S": "size", "C": "capacity"}
+_STAGE_OF_FIELD = {"placement": "place", "placement[]": "place", "sizes": "size", "capacity": "capacity"}
+_STAGE_ORDER = ("input", "group", "place", "size", "capacity")
+
+
 def stage_of(breach: Breach) -> str:
-    """The stage in which a breach lies: ``group``, ``place``, ``size``, ``capacity``, or ``input``."""
+    """The stage in which a breach lies: ``input``, ``group``, ``place``, ``size`` or ``capacity``."""
     if breach.law == "R1":
         return breach.path.removeprefix("refusal.")
-    family = breach.law.removeprefix("reference.")
-    return {"G": "group", "M": "place", "S": "size", "C": "capacity"}.get(family[:1], family)
+    if breach.law.startswith("reference."):
+        return breach.law.removeprefix("reference.")
+    by_field = _STAGE_OF_FIELD.get(breach.path.partition(".")[0])
+    return by_field or _STAGE_OF_FAMILY.get(breach.law[:1], "group")
+
+
+def is_no_later(breach: Breach, other: Breach) -> bool:
+    """Whether ``breach`` lies in the stage of ``other`` or before it, so that ``other`` may follow from it."""
+    return _STAGE_ORDER.index(stage_of(breach)) <= _STAGE_ORDER.index(stage_of(other))
 
 
 Check = Callable[[Evidence], Iterator[Breach]]

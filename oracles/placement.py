@@ -88,9 +88,7 @@ def aligned_page(spec: LayerSpec) -> int:
     return round_up(page_bytes(spec), stride_alignment(spec))
 
 
-def expected_records(
-    layout: str, groups: Sequence[GroupSpecs], num_blocks: int, rules: RuleSet
-) -> tuple[Record, ...]:
+def expected_records(layout: str, groups: Sequence[GroupSpecs], num_blocks: int, rules: RuleSet) -> tuple[Record, ...]:
     """The records of one worker: in each group a run of layers for each distinct spec.
 
     Raises:
@@ -153,9 +151,7 @@ class Page(Struct, frozen=True):
     runs: tuple[Run, ...]
 
 
-def placed_pages(
-    layout: str, placement: Placement, planned: Mapping[str, tuple[int, LayerSpec]]
-) -> list[Page]:
+def placed_pages(layout: str, placement: Placement, planned: Mapping[str, tuple[int, LayerSpec]]) -> list[Page]:
     """The pages of one pool, of layers that ``planned`` (group index and spec by layer) knows."""
     pages = []
     for record in placement.records:
@@ -206,6 +202,8 @@ def _overlap_in(cluster: list[tuple[int, Run]], blocks: int, *, across: bool) ->
             return None  # every run stays in its block's cell, so different blocks never meet
         return _residues_meet(cluster)
     distinct = list(dict.fromkeys(cluster))
+    if across and len({owner for owner, _ in distinct}) < 2:
+        return None  # one owner's own blocks are looked at when not across
     if across:
         if len({run for _, run in distinct}) == 1:
             run = distinct[0][1]

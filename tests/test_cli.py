@@ -162,7 +162,7 @@ def test_a_patch_that_refuses_everything_is_a_regression(tmp_path: Path) -> None
     assert done.returncode == 1
     (one,) = document(done)["cases"]
     assert one["result"] == "FAILED"
-    assert [(f["law"], f["verdict"]) for f in one["findings"]] == [("G7", "regression")]
+    assert ("G7", "regression") in [(f["law"], f["verdict"]) for f in one["findings"]]
 
 
 def test_a_planner_that_does_not_start_is_an_infrastructure_error(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
+from fuzz.minimise.order import plain_names
 from oracles.case import Case, Layer, Spec, build_case, canonical, keep_layers
 
 Rows = list[tuple[Layer, Spec]]
@@ -158,11 +159,11 @@ def sort_layers(case: Case) -> Iterator[Case]:
 
 
 def rename_layers(case: Case) -> Iterator[Case]:
-    """Short names: ``t.N`` for the target's layers, ``d.N`` for the draft's; all at once, then one by one."""
-    numbers = {False: itertools.count(), True: itertools.count()}
-    names = [f"{'d' if layer.draft else 't'}.{next(numbers[layer.draft])}" for layer in case.layers]
+    """Short names (``plain_names``): all at once, then one by one."""
     rows = rows_of(case)
-    renamed = [(structs.replace(layer, name=name), spec) for (layer, spec), name in zip(rows, names, strict=True)]
+    renamed = [
+        (structs.replace(layer, name=name), spec) for (layer, spec), name in zip(rows, plain_names(case), strict=True)
+    ]
     yield build_case(renamed, case.settings, case.provenance)
     for at in range(len(rows)):
         yield build_case([*rows[:at], renamed[at], *rows[at + 1 :]], case.settings, case.provenance)

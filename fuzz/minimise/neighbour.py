@@ -29,14 +29,20 @@ class Variation(Struct, frozen=True, kw_only=True):
 
 def variations(case: Case) -> Iterator[Variation]:
     """Cases that differ in one thing, the smallest and most telling changes first."""
-    for at, spec in enumerate(case.specs):
-        for field in fields_of(type(spec)):
-            for value in _other_values(case, spec, field):
-                changed = [*case.specs[:at], structs.replace(spec, **{field.name: value}), *case.specs[at + 1 :]]
-                words = _words(field.name, value, getattr(spec, field.name))
-                yield Variation(case=with_specs(case, changed), words=f"{words} in {_owners(case, at)}")
+    for at, field in _fields_in_turn(case):
+        spec = case.specs[at]
+        for value in _other_values(case, spec, field):
+            changed = [*case.specs[:at], structs.replace(spec, **{field.name: value}), *case.specs[at + 1 :]]
+            words = _words(field.name, value, getattr(spec, field.name))
+            yield Variation(case=with_specs(case, changed), words=f"{words} in {_owners(case, at)}")
     yield from _other_settings(case)
     yield from _other_layers(case)
+
+
+def _fields_in_turn(case: Case) -> list[tuple[int, FieldInfo]]:
+    """Every field of every spec; the mode last, because a case of one mode passes many laws for want of a second."""
+    found = [(at, field) for at, spec in enumerate(case.specs) for field in fields_of(type(spec))]
+    return sorted(found, key=lambda row: row[1].name == "replicated")
 
 
 def _other_values(case: Case, spec: LayerSpec, field: FieldInfo) -> Iterator[Any]:
@@ -52,7 +58,9 @@ def _other_values(case: Case, spec: LayerSpec, field: FieldInfo) -> Iterator[Any
     if isinstance(value, int):
         theirs = {getattr(other, name, None) for other in case.specs if other is not spec}
         near = {*FRIENDLY.get(name, ()), 2 * value, value // 2, *(t for t in theirs if isinstance(t, int))}
-        yield from sorted((v for v in near if v != value and v >= 1), key=lambda v: (abs(v - value), v))
+        # By ratio, and up before down: 32 is nearer to 16 than 8 is to a reader who asks what would help.
+        others = (v for v in near if v != value and v >= 1)
+        yield from sorted(others, key=lambda v: (max(v, value) / max(1, min(v, value)), v < value))
         if name == "page_size_padded":
             yield from (2 * page_bytes(other) for other in case.specs)
     if not field.required and value != field.default:

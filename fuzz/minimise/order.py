@@ -8,6 +8,7 @@ last the canonical bytes, shorter first.
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 from msgspec import Struct, structs
@@ -25,7 +26,7 @@ from oracles.case import (
     kind_of,
 )
 
-Key = tuple[int, int, int, int, int, int, bytes]
+Key = tuple[int, int, int, int, int, int, int, bytes]
 
 KINDS = (
     "full", "sliding_window", "mla", "mamba", "chunked_local", "sliding_window_mla", "sink", "rswa", "cross",
@@ -79,10 +80,17 @@ def order_key(case: Case) -> Key:
     fields = settings_changed(case.settings) + sum(fields_changed(spec) for spec in case.specs)
     fields += sum(layer.draft for layer in case.layers)
     plainness = sum(KINDS.index(kind_of(spec)) for spec in case.specs)
+    strange = sum(layer.name != name for layer, name in zip(case.layers, plain_names(case), strict=True))
     return (
-        len(case.layers), len(case.specs), fields, plainness,
-        _numbers_rank(case), len(bytes_), bytes_,
+        len(case.layers), len(case.specs), fields, plainness, _numbers_rank(case), strange,
+        len(bytes_), bytes_,
     )  # fmt: skip
+
+
+def plain_names(case: Case) -> list[str]:
+    """A short name for each layer: ``t.N`` for the target's, ``d.N`` for the draft's."""
+    numbers = {False: itertools.count(), True: itertools.count()}
+    return [f"{'d' if layer.draft else 't'}.{next(numbers[layer.draft])}" for layer in case.layers]
 
 
 def settings_changed(settings: Settings) -> int:

@@ -145,7 +145,7 @@ class Minimiser:
                     self.complete = not self._late() and self._still_shown()
                     break
                 yield found
-        self.neighbour = self._passing_neighbour()
+        self.neighbour = self.passing_neighbour()
 
     def minimal(self) -> Minimal:
         """The best so far."""
@@ -241,7 +241,7 @@ class Minimiser:
     def _still_shown(self) -> bool:
         return all(self.target.among(verdict) is not None for verdict in self._verdicts([self.case] * RUNS))
 
-    def _passing_neighbour(self) -> Variation | None:
+    def passing_neighbour(self) -> Variation | None:
         """The first variation that shows no failing finding; else the first that does not show this one."""
         offered = [v for v in variations(self.case) if limits(v.case) <= self._limits and is_askable(v.case)]
         other: Variation | None = None

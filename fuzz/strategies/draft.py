@@ -50,9 +50,7 @@ def draw_draft(source: Source, scene: Scene, stack: Stack) -> Draft:
     method = source.choice(methods_for(specs[0][0], position))
     # Drawn for every method: a method that saved a draw would be the simpler one.
     modules = source.choice((1, 1, min(scene.lookahead, 3)))
-    speculative = Speculative(
-        method=method, tokens=scene.lookahead, modules=modules if method == "mtp" else 1
-    )
+    speculative = Speculative(method=method, tokens=scene.lookahead, modules=modules if method == "mtp" else 1)
     return Draft(tuple(specs), position, speculative)
 
 

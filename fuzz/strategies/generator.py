@@ -51,7 +51,7 @@ def generate(source: Source, shape: Shape) -> Case:
         blocks = outline(structs.replace(case, settings=settings)).request_blocks
         override = source.choice((blocks + 1, blocks, blocks + 2, 1, 2, 1000))
         settings = structs.replace(settings, block_override=max(1, override))
-    if shape.modes == "any" and source.chance(1):
+    if shape.modes == "any" and source.chance(2):
         # A model without a cache. Decided last, or Hypothesis would take it for the simplest case of all.
         table, layers = (), ()
     return Case(specs=table, layers=layers, settings=settings)

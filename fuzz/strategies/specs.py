@@ -137,8 +137,8 @@ def _free_dtype(source: Source, _scene: Scene, _kind: str, fields: Fields) -> No
     fields["dtype"] = source.choice(RARE_DTYPES)
 
 
-def _value_size(source: Source, _scene: Scene, kind: str, fields: Fields) -> None:
-    if kind not in LATENT_KINDS:
+def _value_size(source: Source, scene: Scene, kind: str, fields: Fields) -> None:
+    if kind not in LATENT_KINDS and scene.shape.vocabulary.knows(kind, "head_size_v"):
         fields["head_size_v"] = source.choice((fields["head_size"] // 2, 0, 192))
 
 

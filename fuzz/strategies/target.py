@@ -13,7 +13,11 @@ from fuzz.strategies.specs import draw_mamba, draw_spec, with_sound_stride
 from oracles.case import AttentionSpec, FullSpec, MambaSpec, Spec, kind_of
 from oracles.geometry import page_bytes
 
-MAX_SPECS = 4
+GEOMETRY = (
+    "block_size", "num_kv_heads", "head_size", "head_size_v", "dtype", "kv_quant_mode", "num_head_slots",
+    "state_content_bytes", "tokens_per_state",
+)  # fmt: skip
+"""The fields that decide the content of a page."""
 
 
 class Stack(Struct, frozen=True):
@@ -85,13 +89,9 @@ def twin(source: Source, scene: Scene, kind: str, base: AttentionSpec) -> Spec:
     drawn = draw_spec(source, scene, kind, replicated=scene.replicates(source, kind))
     if not isinstance(drawn, AttentionSpec) or isinstance(drawn.head_size_v, int) != isinstance(base.head_size_v, int):
         return drawn
-    return with_sound_stride(structs.replace(
-        drawn,
-        block_size=base.block_size, num_kv_heads=base.num_kv_heads, head_size=base.head_size,
-        head_size_v=base.head_size_v, dtype=base.dtype, kv_quant_mode=base.kv_quant_mode,
-        num_head_slots=base.num_head_slots, state_content_bytes=base.state_content_bytes,
-        tokens_per_state=base.tokens_per_state, page_size_padded=None,
-    ))  # fmt: skip
+    known = scene.shape.vocabulary.fields[kind]
+    copied = {name: getattr(base, name) for name in GEOMETRY if name in known}
+    return with_sound_stride(structs.replace(drawn, **copied, page_size_padded=None))
 
 
 def draw_order(source: Source, specs: int, limit: int) -> list[int]:

@@ -100,7 +100,7 @@ def the_pool_is_full(evidence: Evidence) -> Iterator[Breach]:
     for worker, placement in used:
         sizes = {record.size for record in placement.records}
         size = max(sizes)
-        if len(sizes) > 1 or size < 1 or size % placement.num_blocks:
+        if len(sizes) > 1 or size < 1 or placement.num_blocks < 1 or size % placement.num_blocks:
             words = f"records state pools of {sorted(sizes)[:3]} bytes for {placement.num_blocks} blocks"
             yield _breach(evidence, "M2", "size", words)
             return

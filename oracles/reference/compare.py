@@ -79,8 +79,9 @@ def _stage_difference(stage: Stage, expected: Outcome, obtained: Outcome) -> Dif
 
 
 def _is_judged(stage: Stage, expected: Plan) -> bool:
-    """Whether the rules have an answer at this stage (a model that needs no cache claims no capacity)."""
-    return stage != "capacity" or expected.capacity is not None
+    """Whether the rules have an answer at this stage."""
+    answers = {"place": expected.placement, "size": expected.sizes, "capacity": expected.capacity}
+    return stage not in answers or answers[stage] is not None
 
 
 def _settled(plan: Plan, groups: tuple[Group, ...], said: tuple[Group, ...]) -> tuple[Plan, tuple[Group, ...]]:
@@ -103,9 +104,7 @@ def plain_facts(spec: Spec) -> Spec:
     return structs.replace(spec, alignment=None) if isinstance(spec, SlidingWindowMlaSpec) else spec
 
 
-def placement_difference(
-    expected: tuple[Placement, ...], obtained: tuple[Placement, ...]
-) -> Difference | None:
+def placement_difference(expected: tuple[Placement, ...], obtained: tuple[Placement, ...]) -> Difference | None:
     """The first difference between two placements, layer by layer."""
     if len(expected) != len(obtained):
         return differ("placement.workers", len(expected), len(obtained))

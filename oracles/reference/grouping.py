@@ -1,42 +1,28 @@
-"""The grouping rules of the packed generation (vLLM 0.29 to 0.33), top to bottom as in VLLM.md 3.
-
-A *layer map* gives each layer's spec, in order. A group is a ``Draft`` until it is numbered into a plan: names,
-and either one spec for all (plain) or one for each (a wrapper).
-"""
+"""The grouping rules of vLLM 0.28 to 0.33, top to bottom as in VLLM.md 3; rule 5 is in ``packing``."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from oracles.case import (
+from oracles.case import Settings
+from oracles.geometry import DTYPE_BYTES, ceil_div
+from oracles.reference.packing import LayerMap, Made, latent_tuples, packed, plain, wrapper
+from oracles.reference.rules import RuleSet
+from oracles.reference.specs import is_uniform, merged, page, promoted, scaled, slot_key, with_page
+from oracles.specs import (
     AttentionSpec,
     ChunkedLocalSpec,
-    CircularBufferSpec,
     FullSpec,
     HiddenStateSpec,
     MambaSpec,
     MlaSpec,
-    Settings,
     SlidingWindowMlaSpec,
     SlidingWindowSpec,
     Spec,
 )
-from oracles.geometry import DTYPE_BYTES, ceil_div
-from oracles.reference.rules import RuleSet
-from oracles.reference.specs import (
-    is_uniform,
-    merged,
-    page,
-    promoted,
-    scaled,
-    slot_key,
-    with_page,
-)
 
-LayerMap = dict[str, Spec]
 BLOCK_OUTERMOST = frozenset({"BLHNC", "BLNHC", "BHLNC"})
 
 
@@ -50,26 +36,6 @@ class RefusedError(Exception):
 
 class UnruledError(Exception):
     """The case meets a path of the planner that the rules do not describe."""
-
-
-class Made(Struct, frozen=True, kw_only=True):
-    """A group as the rules make it. ``spec`` is None for a wrapper; ``specs`` has one entry per layer."""
-
-    layers: tuple[str, ...]
-    specs: tuple[Spec, ...]
-    spec: Spec | None = None
-
-
-def wrapper(layers: LayerMap, names: Iterable[str] | None = None) -> Made:
-    """A group that keeps a spec per layer."""
-    chosen = tuple(layers if names is None else names)
-    return Made(layers=chosen, specs=tuple(layers[name] for name in chosen))
-
-
-def plain(names: Iterable[str], spec: Spec) -> Made:
-    """A group with one spec for all."""
-    chosen = tuple(names)
-    return Made(layers=chosen, specs=(spec,) * len(chosen), spec=spec)
 
 
 def group_layers(layers: LayerMap, settings: Settings, rules: RuleSet) -> list[Made]:
@@ -89,10 +55,14 @@ def group_layers(layers: LayerMap, settings: Settings, rules: RuleSet) -> list[M
     hidden: LayerMap = {n: spec for n, spec in layers.items() if isinstance(spec, HiddenStateSpec)}  # rule 4
     others = {name: spec for name, spec in layers.items() if name not in hidden}
     mixed_pages = len({page(spec) for spec in distinct if not isinstance(spec, HiddenStateSpec)}) > 1
-    if not others or (settings.layout in BLOCK_OUTERMOST and mixed_pages):
+    if not others or (rules.generation == "packed" and settings.layout in BLOCK_OUTERMOST and mixed_pages):
         return packed(others, rules) + [plain([name], spec) for name, spec in hidden.items()]  # rule 5
+    if rules.generation == "tuples":
+        tuples = latent_tuples(layers, rules)
+        if tuples is not None:
+            return tuples  # rule 5, before layouts
     try:
-        others = on_one_page(others)  # rule 6
+        others = on_one_page(others, rules)  # rule 6
     except RefusedError:
         whole = with_windows_kept_whole(layers, rules)
         if whole is None:
@@ -141,106 +111,17 @@ def promote_all(layers: LayerMap, rules: RuleSet) -> LayerMap:
     return made
 
 
-# Rule 5: packing pages of several sizes side by side.
-
-
-class Bucket(Struct, frozen=True, kw_only=True):
-    """Layers that may share a wrapper, by page size in order of first appearance."""
-
-    layers: LayerMap
-    by_page: dict[int, list[str]]
-
-    @property
-    def repeats(self) -> int:
-        """Layers of the most frequent page size: how often the pattern of layers repeats."""
-        return max(len(names) for names in self.by_page.values())
-
-    @property
-    def balanced(self) -> bool:
-        """Whether each page size has equally many layers."""
-        return len({len(names) for names in self.by_page.values()}) == 1
-
-    @property
-    def mixed(self) -> bool:
-        """Whether there are several page sizes."""
-        return len(self.by_page) > 1
-
-    def widest(self, groups: int) -> int:
-        """Bytes per block of the widest of ``groups`` equal shares."""
-        return sum(size * ceil_div(len(names), groups) for size, names in self.by_page.items())
-
-
-def packed(layers: LayerMap, rules: RuleSet) -> list[Made]:
-    """Wrapper groups for a layout in which a block holds all layers' pages."""
-    buckets = _buckets(layers)
-    patterns = [bucket for bucket in buckets if bucket.balanced]
-    floor = max((bucket.repeats for bucket in patterns if bucket.mixed), default=0)
-    repeats = _least_padding([bucket.repeats for bucket in patterns], floor) if floor else None
-
-    def is_state(bucket: Bucket) -> bool:
-        kind = next(iter(bucket.layers.values()))
-        if isinstance(kind, MambaSpec):
-            return True
-        if not rules.windows_are_state:
-            return False
-        return isinstance(kind, CircularBufferSpec) or (repeats is None and isinstance(kind, SlidingWindowSpec))
-
-    def shares(bucket: Bucket) -> int:
-        return ceil_div(bucket.repeats, repeats) if repeats is not None and bucket.balanced else 1
-
-    width = max((b.widest(len(b.layers) if is_state(b) else shares(b)) for b in buckets), default=0)
-    groups = []
-    for bucket in buckets:
-        count = shares(bucket)
-        if is_state(bucket) and not bucket.mixed:
-            # Pages of several sizes cannot be dealt out without dropping layers or widening a share.
-            (size,) = bucket.by_page
-            count = max(count, ceil_div(len(bucket.layers), max(width // size, 1)))
-        groups += _deal(bucket, count)
-    return groups
-
-
-def _buckets(layers: LayerMap) -> list[Bucket]:
-    """Layers by what rule 3 lets share a group, in order of first appearance."""
-    sorted_in: dict[tuple[object, ...], LayerMap] = {}
-    for name, spec in layers.items():
-        sorted_in.setdefault(slot_key(spec), {})[name] = spec
-    buckets = []
-    for members in sorted_in.values():
-        by_page: dict[int, list[str]] = {}
-        for name, spec in members.items():
-            by_page.setdefault(page(spec), []).append(name)
-        buckets.append(Bucket(layers=members, by_page=by_page))
-    return buckets
-
-
-def _least_padding(counts: list[int], floor: int) -> int:
-    """The repeats value from ``floor`` to the largest count that pads the counts least; the larger on ties."""
-    return min(
-        range(floor, max(counts) + 1), key=lambda size: (sum(-count % size for count in counts), -size)
-    )
-
-
-def _deal(bucket: Bucket, count: int) -> list[Made]:
-    if count == 1:
-        return [wrapper(bucket.layers)]
-    rounds = list(zip(*bucket.by_page.values(), strict=True))
-    return [
-        wrapper(bucket.layers, [name for one in rounds[first::count] for name in one]) for first in range(count)
-    ]
-
-
 # Rule 6: all pages raised to the largest.
 
 
-def on_one_page(layers: LayerMap) -> LayerMap:
+def on_one_page(layers: LayerMap, rules: RuleSet) -> LayerMap:
     """Each layer with the largest page. Raises RefusedError for MLA that does not divide it."""
     largest = max(page(spec) for spec in layers.values())
-    table: LayerMap | dict[Spec, Spec] = {spec: _raised(spec, largest) for spec in dict.fromkeys(layers.values())}
-    return {name: table[spec] for name, spec in layers.items()}  # type: ignore[index]
+    table = {spec: _raised(spec, largest, rules) for spec in dict.fromkeys(layers.values())}
+    return {name: table[spec] for name, spec in layers.items()}
 
 
-def _raised(spec: Spec, largest: int) -> Spec:
+def _raised(spec: Spec, largest: int, rules: RuleSet) -> Spec:
     size = page(spec)
     if size == largest:
         return spec
@@ -248,7 +129,7 @@ def _raised(spec: Spec, largest: int) -> Spec:
         return with_page(spec, largest)
     if largest % size == 0:
         return scaled(spec, largest // size)
-    if isinstance(spec, MlaSpec):
+    if isinstance(spec, MlaSpec) or not rules.pads_attention:
         raise RefusedError("NotImplementedError", "page size is not divisible by the maximum page size")
     return with_page(spec, largest)
 

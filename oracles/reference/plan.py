@@ -48,7 +48,8 @@ from oracles.placement import (
     heads_of,
 )
 from oracles.plan import Capacity, Group, Outcome, Placement, Plan, Planned, Refusal, Refused, Sizes, Stage
-from oracles.reference.grouping import LayerMap, Made, RefusedError, UnruledError, group_layers
+from oracles.reference.grouping import RefusedError, UnruledError, group_layers
+from oracles.reference.packing import LayerMap, Made
 from oracles.reference.rules import RuleSet
 from oracles.reference.specs import is_uniform, page, settle
 
@@ -67,7 +68,8 @@ def expected_plan(case: Case, rules: RuleSet, contract: Contract) -> Outcome | U
         return Unruled("0.31 knows stride alignments in bytes only")
     if any(isinstance(spec, EncoderOnlySpec) for spec in case.specs):
         return Unruled("encoder-only layers are registered by no planner")
-    if settings.layout_origin == "resolved" and not _guard_admits(layers, settings, rules):
+    has_layouts = rules.generation == "packed"
+    if has_layouts and settings.layout_origin == "resolved" and not _guard_admits(layers, settings, rules):
         return _refused("input", "ValueError", "the layout cannot hold these layers", Plan())
     try:
         groups = grouped(layers, case, rules, contract)
@@ -79,6 +81,8 @@ def expected_plan(case: Case, rules: RuleSet, contract: Contract) -> Outcome | U
     table: dict[Spec, int] = {}
     said = tuple(_as_group(group, mark, table, settings.dcp) for group, mark in zip(groups, drafts, strict=True))
     plan = Plan(specs=tuple(table), groups=said)
+    if not has_layouts:
+        return Planned(plan=plan)  # layers aliased in tensors of their own: the later stages are not ruled
     try:
         length, placed = placements(groups, drafts, case, rules)
     except (LayoutError, RefusedError) as error:
@@ -144,9 +148,7 @@ def grouped(layers: LayerMap, case: Case, rules: RuleSet, contract: Contract) ->
     return group_layers(others, case.settings, rules) + group_layers(replicated, case.settings, rules)
 
 
-def draft_marks(
-    groups: Sequence[Made], layers: LayerMap, case: Case, rules: RuleSet, contract: Contract
-) -> list[bool]:
+def draft_marks(groups: Sequence[Made], layers: LayerMap, case: Case, rules: RuleSet, contract: Contract) -> list[bool]:
     """Which groups hold draft layers, judged over the whole map; see ``RuleSet.draft_marks``."""
     asked = case.settings.speculative
     if asked is None or asked.method not in rules.dropping_methods:
@@ -154,6 +156,11 @@ def draft_marks(
     if rules.draft_marks == "layers":
         drafts = {layer.name for layer in case.layers if layer.draft}
         return [not drafts.isdisjoint(group.layers) for group in groups]
+    if rules.generation == "tuples":
+        # Only the path of latent tuples looks for drafts, and only in DeepSeek-V4: its last layer is one.
+        found = any(getattr(spec, "model_version", None) == "deepseek_v4" for spec in layers.values())
+        last = next(reversed(layers), "")
+        return [found and len(groups) > 1 and group.spec is None and last in group.layers for group in groups]
     told_apart = contract == "isolate" and is_mixed(case)
     whole = len(groups) == 1 and (not case.settings.hybrid_manager or is_uniform(layers.values(), rules))
     if not told_apart and (whole or (len(groups) == 1 and groups[0].spec is None)):
@@ -162,7 +169,7 @@ def draft_marks(
     packs = not told_apart and any(group.spec is None for group in groups)
     candidates = [not (packs and isinstance(group.spec, HiddenStateSpec)) for group in groups]
     names = {name for group, asked_of in zip(groups, candidates, strict=True) if asked_of for name in group.layers}
-    last = next((name for name in reversed(layers) if name in names), None)
+    last = next((name for name in reversed(layers) if name in names), "")
     trails = _last_layer_is_a_draft(asked.method, case.settings.model_type, rules, packs)
     return [
         asked_of and ((trails and last in group.layers) or any(_decodes_drafts(spec) for spec in group.specs))
@@ -222,9 +229,7 @@ def placements(
         per_block = bytes_per_block(settings.layout, mine, rules)
         pools.append(settings.block_override or worker.memory // per_block)
     if not pools:
-        return settings.model_len, tuple(
-            Placement(num_blocks=1, records=(), group_layers=()) for _ in settings.workers
-        )
+        return settings.model_len, tuple(Placement(num_blocks=1, records=(), group_layers=()) for _ in settings.workers)
     length = _length_served(groups, settings, rules, min(pools) - 1)
     return length, tuple(
         Placement(
@@ -262,9 +267,7 @@ def _with_sizes(
     settings, keeps = case.settings, rules.mode_all_keeps_states
     here = {layer.name for layer in case.layers if layer.stage == settings.workers[0].stage}
     # The scheduler knows a group by its first layer on the first worker.
-    members = [
-        [s for n, s in zip(g.layers, g.specs, strict=True) if n in here] or list(g.specs) for g in groups
-    ]
+    members = [[s for n, s in zip(g.layers, g.specs, strict=True) if n in here] or list(g.specs) for g in groups]
     firsts = [one[0] for one in members]
     blocks = tuple(request_blocks(s, settings, length, keep_all_states=keeps) for s in firsts)
     if sum(blocks):
@@ -281,9 +284,7 @@ def _with_sizes(
     whole = scheduler_block([span_tokens(spec, settings.dcp) for spec in firsts])
     if len(firsts) == 1 and rules.recurrent_group_spans_dcp and not isinstance(firsts[0], AttentionSpec):
         whole = unit = firsts[0].block_size * settings.dcp
-    widths = [
-        tuple(sorted({table_width(s, settings, length, keep_all_states=keeps) for s in one})) for one in members
-    ]
+    widths = [tuple(sorted({table_width(s, settings, length, keep_all_states=keeps) for s in one})) for one in members]
     return Planned(plan=structs.replace(plan, sizes=Sizes(
         configured_block=min(cached or [spec.block_size for spec in firsts]),
         scheduler_block=whole,

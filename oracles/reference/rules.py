@@ -20,7 +20,7 @@ class RuleSet(Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: the version, for messages.
-        generation: ``packed`` (0.29 to 0.33) or ``tuples`` (0.26 to 0.28).
+        generation: ``packed`` (0.29 to 0.33) or ``tuples`` (0.28; groups only).
         windows_are_state: rule 5 counts ring buffers and unsplit sliding windows among the state buckets (0.30 on).
         scales_for_hidden_states: rule 8 scales the groups until one hidden-state entry fits a page (0.30 on).
         compressed_mla_path: a path of its own for Mamba beside compressed MLA (0.30 and 0.31); not ruled here.
@@ -40,6 +40,8 @@ class RuleSet(Struct, frozen=True, kw_only=True):
             of DeepSeek-V4 when packing (to 0.30).
         dropping_methods: speculative methods whose draft caches depend on the next token, so that the last block
             of a draft's group is dropped from prefix hits; only their groups are marked (DFlash and DSpark: to 0.32).
+        pads_attention: rule 6 pads attention pages that do not divide the largest (0.29 on; before only where a
+            backend says that it can, which a case cannot).
         decode_marks_agree: MLA merges only when ``non_causal_multi_token_decode`` agrees (0.29).
     """
 
@@ -58,6 +60,7 @@ class RuleSet(Struct, frozen=True, kw_only=True):
     draft_marks: Literal["layers", "inferred"] = "layers"
     trailing_draft: Literal["mtp", "deepseek_v4"] = "mtp"
     dropping_methods: frozenset[str] = frozenset({"eagle", "eagle3", "mtp"})
+    pads_attention: bool = True
     decode_marks_agree: bool = False
 
 
@@ -77,7 +80,8 @@ V29 = structs.replace(
     V30, name="0.29", windows_are_state=False, scales_for_hidden_states=False, compressed_mla_path=False,
     decode_marks_agree=True,
 )  # fmt: skip
-RULE_SETS: dict[str, RuleSet] = {rules.name: rules for rules in (V29, V30, V31, V32, V33)}
+V28 = structs.replace(V29, name="0.28", generation="tuples", pads_attention=False, decode_marks_agree=False)
+RULE_SETS: dict[str, RuleSet] = {rules.name: rules for rules in (V28, V29, V30, V31, V32, V33)}
 """Every rule set by minor version."""
 
 

@@ -33,10 +33,14 @@ KNOWN: dict[Key, str] = {
     (GROUP, "groups[].spec.sliding_window", "", ""): "mla-forgets-recorded-window",
     (GROUP, "groups[].spec.attention_chunk_size", "", ""): "mla-forgets-recorded-chunk",
     (GROUP, "groups[].spec.kv_quant_mode", "", ""): "windowed-mla-forgets-quantisation",
+    (GROUP, "groups[].spec.head_size_v", "", ""): "windowed-mla-merges-other-heads",
     (GROUP, "groups[].page_bytes", "", ""): "windowed-mla-merges-other-heads",
     (GROUP, "groups[].kind", "", ""): "sink-merges-into-full",
     (GROUP, "groups[].layers", "", ""): "sink-merges-into-full",
     (GROUP, "groups[].block_size", "", ""): "hidden-state-scales-recurrent-block",
+    (GROUP, REFUSED, "NotImplementedError", ""): "latent-tuples-leave-others-out",
+    (GROUP, REFUSED, "AssertionError", "group_and_unify_kv_cache_specs"): "latent-tuples-leave-others-out",
+    (GROUP, REFUSED, "AssertionError", "_get_kv_cache_groups_uniform_groups"): "latent-tuples-leave-others-out",
     # Layers left out by packing, and windowed MLA or sinks merged across widths, change how many groups there are.
     (GROUP, "groups.count", "", ""): "packed-window-bucket-of-two-pages-loses-layers",
 }

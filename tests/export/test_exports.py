@@ -1,0 +1,189 @@
+"""Exported scripts and tests run with vLLM alone: they fail on a faulty tree and pass on a mended one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fuzz.export import diagnose, export
+from fuzz.pair import Pair
+from fuzz.planners import fetch, isolate
+from fuzz.planners.trees import Config, open_launch
+from oracles.case import (
+    Case,
+    FullSpec,
+    Layer,
+    MambaSpec,
+    MlaSpec,
+    Settings,
+    SlidingWindowSpec,
+    Spec,
+    build_case,
+)
+
+HOSTILE = (
+    "it's.\"quoted\".0", '"""; raise SystemExit(0); """.1', "a\\b.2", "{{ 7 * 7 }}{% x %}.3", "`|<b>\u2028*é.4", "# no: 'x'.5",
+)  # fmt: skip
+"""Names that end strings, comments, templates, tables and lines where they are not quoted."""
+
+PLAIN = FullSpec(block_size=16, num_kv_heads=1, head_size=64)
+WINDOW = SlidingWindowSpec(block_size=16, num_kv_heads=1, head_size=64, sliding_window=128)
+PADDED_WINDOW = SlidingWindowSpec(
+    block_size=16, num_kv_heads=1, head_size=64, sliding_window=128, page_size_padded=8192
+)
+WIDE = FullSpec(block_size=16, num_kv_heads=8, head_size=64)
+STATE = MambaSpec(block_size=16, shapes=((4096,),), dtypes=("bfloat16",), mamba_cache_mode="all")
+PADDED = FullSpec(block_size=16, num_kv_heads=1, head_size=64, page_size_padded=4096)
+MLA = MlaSpec(block_size=64, num_kv_heads=1, head_size=576)
+DRAFT = SlidingWindowSpec(block_size=16, num_kv_heads=8, head_size=128, sliding_window=2048, replicated=True)
+REPLICATED = FullSpec(block_size=16, num_kv_heads=1, head_size=64, replicated=True)
+TWO_HEADS = FullSpec(block_size=16, num_kv_heads=2, head_size=64)
+
+
+def hostile(*specs: Spec, settings: Settings) -> Case:
+    rows: list[tuple[Layer, Spec]] = [
+        (Layer(name=HOSTILE[at].replace("\u2028", ""), spec=0), spec) for at, spec in enumerate(specs)
+    ]
+    return build_case(rows, settings)
+
+
+CASES: dict[str, tuple[Case, str]] = {
+    "R1": (hostile(STATE, PADDED, settings=Settings(mamba_mode="all")), "R1"),
+    "G1": (
+        hostile(PADDED_WINDOW, PADDED_WINDOW, WINDOW, PADDED_WINDOW, WINDOW, WIDE, settings=Settings(layout="BLNHC")),
+        "G1",
+    ),
+    "G6": (hostile(MLA, MLA, DRAFT, DRAFT, settings=Settings(dcp=4, layout_origin="forced")), "G6"),
+    "M5": (hostile(REPLICATED, TWO_HEADS, settings=Settings(layout="LHBNC", layout_origin="forced")), "M5"),
+}
+"""A case for each way in which a reproducer tells that the fault stands, and the law that it breaks."""
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    made = Pair(
+        open_launch("installed", Config()), open_launch("installed+isolate", Config()), "isolate",
+        case_seconds=20.0, memory=2**30,
+    )  # fmt: skip
+    made.start()
+    yield made
+    made.close()
+
+
+def fingerprint(pair: Pair, case: Case, law: str) -> str:
+    found = [f for f in pair.ask(case).verdict.findings if f.law == law]
+    return found[0].fingerprint
+
+
+@pytest.fixture(scope="module")
+def exported(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a script and a test of each case."""
+    folder = tmp_path_factory.mktemp("exported")
+    for name, (case, law) in CASES.items():
+        diagnosis = diagnose(pair, case, fingerprint(pair, case, law))
+        (folder / f"{name}.py").write_text(export(diagnosis, "script"))
+        (folder / f"test_{name}.py").write_text(export(diagnosis, "pytest"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the installed vLLM without the faults."""
+    found = subprocess.run(
+        [sys.executable, "-c", "import importlib.util as u; print(u.find_spec('vllm').submodule_search_locations[0])"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    target = tmp_path_factory.mktemp("tree")
+    fetch.link_package(Path(found.stdout.strip()), target / "vllm")
+    planner = target / "vllm" / "v1" / "core" / "kv_cache_utils.py"
+    source = planner.read_text()
+    planner.unlink()  # a link: the installed file must stay as it is
+    addition = (Path(__file__).parent / "mended.py").read_text()
+    planner.write_text(f"{source}\n\nISOLATE = {isolate.__file__!r}\n{addition}")
+    return target
+
+
+def alone(code: str, folder: Path, tree: Path | None) -> subprocess.CompletedProcess[str]:
+    """Runs ``code`` where kvfuzz cannot be imported, with ``tree`` ahead of the installed vLLM."""
+    blocked = "import sys\nfor name in ('fuzz', 'oracles', 'hypothesis', 'msgspec_'): sys.modules[name] = None\n"
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VLLM_"))}
+    return subprocess.run(
+        [sys.executable, "-c", blocked + code], cwd=folder, capture_output=True, text=True, check=False,
+        env={**kept, "PYTHONPATH": str(tree) if tree else "", "VLLM_LOGGING_LEVEL": "ERROR", "CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+
+
+RUN_ALL = """
+import json, runpy
+codes = {}
+for name in NAMES:
+    try:
+        runpy.run_path(f"{name}.py", run_name="__main__")
+    except SystemExit as end:
+        codes[name] = end.code
+print("codes", json.dumps(codes))
+"""
+
+
+def exit_codes(folder: Path, tree: Path | None) -> tuple[dict[str, int], str]:
+    done = alone(f"NAMES = {list(CASES)}\n{RUN_ALL}", folder, tree)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("codes ")]
+    assert lines, done.stderr
+    return json.loads(lines[0].removeprefix("codes ")), done.stdout
+
+
+def test_scripts_fail_while_the_fault_stands(exported: Path) -> None:
+    codes, said = exit_codes(exported, None)
+    assert codes == dict.fromkeys(CASES, 1)
+    assert "AssertionError" in said  # R1 shows the planner's own error
+
+
+def test_scripts_pass_on_a_mended_tree(exported: Path, mended: Path) -> None:
+    codes, said = exit_codes(exported, mended)
+    assert codes == dict.fromkeys(CASES, 0), said
+
+
+PYTEST = (
+    "import pytest\nsys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '--rootdir', '.', '-c', '/dev/null', '.']))"
+)
+
+
+def test_tests_fail_while_the_fault_stands(exported: Path) -> None:
+    done = alone(PYTEST, exported, None)
+    assert f"{len(CASES)} failed" in done.stdout, done.stdout + done.stderr
+
+
+def test_tests_pass_on_a_mended_tree(exported: Path, mended: Path) -> None:
+    done = alone(PYTEST, exported, mended)
+    assert f"{len(CASES)} passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_tree_that_cannot_say_it_is_told_apart(exported: Path, tmp_path: Path) -> None:
+    code = "import runpy\nimport vllm.v1.kv_cache_interface as i\ndel i.SlidingWindowSpec\nrunpy.run_path('G1.py', run_name='__main__')"
+    done = alone(code, exported, None)
+    assert done.returncode == 2
+    assert "unsupported: no SlidingWindowSpec" in done.stdout
+
+
+def test_issue_text_keeps_hostile_names_in_their_cells(pair: Pair) -> None:
+    case, law = CASES["G1"]
+    text = export(diagnose(pair, case, fingerprint(pair, case, law)), "issue")
+    head = text[: text.index("<details>")]
+    assert "<b>" not in head
+    rows = [
+        line for line in head.splitlines() if (line.startswith("| ") and "sliding\\_window" in line) or "full" in line
+    ]
+    assert all(line.replace("\\|", "").count("|") == 7 for line in rows if line.startswith("|"))
+    assert text.count("```") == 2
+
+
+def test_a_script_names_no_path_of_this_machine(exported: Path) -> None:
+    for path in exported.glob("*.py"):
+        assert str(Path.home()) not in path.read_text()
+        assert "kvfuzz" not in path.read_text().replace('model_type="kvfuzz"', "")
