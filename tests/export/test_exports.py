@@ -27,9 +27,16 @@ from oracles.case import (
     build_case,
 )
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = (
-    "it's.\"quoted\".0", '"""; raise SystemExit(0); """.1', "a\\b.2", "{{ 7 * 7 }}{% x %}.3", "`|<b>\u2028*é.4", "# no: 'x'.5",
-)  # fmt: skip
+    'it\'s."quoted".0',
+    '"""; raise SystemExit(0); """.1',
+    "a\\b.2",
+    "{{ 7 * 7 }}{% x %}.3",
+    "`|<b>*é.4",
+    "# no: 'x'.5",
+)
 """Names that end strings, comments, templates, tables and lines where they are not quoted."""
 
 PLAIN = FullSpec(block_size=16, num_kv_heads=1, head_size=64)
@@ -47,9 +54,7 @@ TWO_HEADS = FullSpec(block_size=16, num_kv_heads=2, head_size=64)
 
 
 def hostile(*specs: Spec, settings: Settings) -> Case:
-    rows: list[tuple[Layer, Spec]] = [
-        (Layer(name=HOSTILE[at].replace("\u2028", ""), spec=0), spec) for at, spec in enumerate(specs)
-    ]
+    rows: list[tuple[Layer, Spec]] = [(Layer(name=HOSTILE[at], spec=0), spec) for at, spec in enumerate(specs)]
     return build_case(rows, settings)
 
 
@@ -104,18 +109,31 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     planner = target / "vllm" / "v1" / "core" / "kv_cache_utils.py"
     source = planner.read_text()
     planner.unlink()  # a link: the installed file must stay as it is
-    addition = (Path(__file__).parent / "mended.py").read_text()
+    addition = (Path(__file__).parent / "mended.txt").read_text()
     planner.write_text(f"{source}\n\nISOLATE = {isolate.__file__!r}\n{addition}")
     return target
 
 
+BLOCKED = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("fuzz", "oracles"):
+            raise ImportError(f"{name} is blocked")
+sys.meta_path.insert(0, Blocked())
+"""
+
+
 def alone(code: str, folder: Path, tree: Path | None) -> subprocess.CompletedProcess[str]:
     """Runs ``code`` where kvfuzz cannot be imported, with ``tree`` ahead of the installed vLLM."""
-    blocked = "import sys\nfor name in ('fuzz', 'oracles', 'hypothesis', 'msgspec_'): sys.modules[name] = None\n"
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VLLM_"))}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYTEST", "VLLM_"))}
+    added = {
+        "PYTHONPATH": str(tree) if tree else "", "VLLM_LOGGING_LEVEL": "ERROR", "CUDA_VISIBLE_DEVICES": "",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }  # fmt: skip
     return subprocess.run(
-        [sys.executable, "-c", blocked + code], cwd=folder, capture_output=True, text=True, check=False,
-        env={**kept, "PYTHONPATH": str(tree) if tree else "", "VLLM_LOGGING_LEVEL": "ERROR", "CUDA_VISIBLE_DEVICES": ""},
+        [sys.executable, "-c", BLOCKED + code],
+        cwd=folder, capture_output=True, text=True, check=False, env=kept | added,
     )  # fmt: skip
 
 
@@ -149,9 +167,10 @@ def test_scripts_pass_on_a_mended_tree(exported: Path, mended: Path) -> None:
     assert codes == dict.fromkeys(CASES, 0), said
 
 
-PYTEST = (
-    "import pytest\nsys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '--rootdir', '.', '-c', '/dev/null', '.']))"
-)
+PYTEST = """
+import pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--rootdir", ".", "-c", "/dev/null", "."]))
+"""
 
 
 def test_tests_fail_while_the_fault_stands(exported: Path) -> None:
@@ -164,9 +183,16 @@ def test_tests_pass_on_a_mended_tree(exported: Path, mended: Path) -> None:
     assert f"{len(CASES)} passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_tree_that_cannot_say_it_is_told_apart(exported: Path, tmp_path: Path) -> None:
-    code = "import runpy\nimport vllm.v1.kv_cache_interface as i\ndel i.SlidingWindowSpec\nrunpy.run_path('G1.py', run_name='__main__')"
-    done = alone(code, exported, None)
+WITHOUT_WINDOWS = """
+import runpy
+import vllm.v1.kv_cache_interface as interface
+del interface.SlidingWindowSpec
+runpy.run_path("G1.py", run_name="__main__")
+"""
+
+
+def test_a_tree_that_cannot_say_it_is_told_apart(exported: Path) -> None:
+    done = alone(WITHOUT_WINDOWS, exported, None)
     assert done.returncode == 2
     assert "unsupported: no SlidingWindowSpec" in done.stdout
 
@@ -176,11 +202,10 @@ def test_issue_text_keeps_hostile_names_in_their_cells(pair: Pair) -> None:
     text = export(diagnose(pair, case, fingerprint(pair, case, law)), "issue")
     head = text[: text.index("<details>")]
     assert "<b>" not in head
-    rows = [
-        line for line in head.splitlines() if (line.startswith("| ") and "sliding\\_window" in line) or "full" in line
-    ]
-    assert all(line.replace("\\|", "").count("|") == 7 for line in rows if line.startswith("|"))
-    assert text.count("```") == 2
+    table = head[head.index("**Layers**") : head.index("**Expected**")]
+    rows = [line for line in table.splitlines() if line.startswith("|")]
+    assert [row.replace("\\|", "").count("|") for row in rows] == [7] * 5
+    assert text.count("\n```") == 2
 
 
 def test_a_script_names_no_path_of_this_machine(exported: Path) -> None:
