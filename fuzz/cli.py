@@ -48,8 +48,6 @@ app = typer.Typer(
 )  # fmt: skip
 corpus_app = typer.Typer(no_args_is_help=True, help="Look at the corpus.")
 app.add_typer(corpus_app, name="corpus")
-cli_measure.register(app)
-cli_findings.register(app)
 
 
 def find_case(text: str, store: Store) -> Case:
@@ -236,6 +234,10 @@ def corpus_stats_command(json: JsonFlag = False) -> None:
         print_json(stats)
     else:
         out().print(render_corpus_stats(stats))
+
+
+cli_findings.register(app)
+cli_measure.register(app)
 
 
 def fail(message: str, code: int) -> NoReturn:
