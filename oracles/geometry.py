@@ -28,6 +28,7 @@ from oracles.specs import (
     RSwaSpec,
     SlidingWindowMlaSpec,
     SlidingWindowSpec,
+    is_latent,
 )
 
 SpecT = TypeVar("SpecT", bound=LayerSpec)
@@ -144,6 +145,8 @@ def check_spec(spec: LayerSpec) -> None:
         if len(spec.shapes) != len(spec.dtypes):
             raise CaseError(f"dtypes: {len(spec.dtypes)} for {len(spec.shapes)} shapes; give one for each shape")
     elif isinstance(spec, AttentionSpec):
+        if is_latent(spec) and spec.head_size_v:
+            raise CaseError(f"head_size_v: {spec.head_size_v}, but a latent cache has no value half; drop it")
         if states_per_block(spec) < 1:
             raise CaseError(
                 f"tokens_per_state: {spec.tokens_per_state} leaves no state in a block of {spec.block_size}; "

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from fuzz.minimise.layers import rows_of
-from fuzz.minimise.order import FRIENDLY, KINDS, fields_of, value_rank
+from fuzz.minimise.order import FRIENDLY, KINDS, RANKED, fields_of, value_rank
 from oracles.case import (
     SPEC_CLASSES,
     AttentionSpec,
@@ -205,7 +205,20 @@ def plainer_numbers(case: Case) -> Iterator[Case]:
         for name in ("tokens", "modules"):
             for value in plainer(name, getattr(settings.speculative, name)):
                 yield with_settings(case, speculative=structs.replace(settings.speculative, **{name: value}))
-        yield with_settings(case, speculative=structs.replace(settings.speculative, method="eagle"))
+
+
+def plainer_names(case: Case) -> Iterator[Case]:
+    """More usual layouts, dtypes, quantisations, and methods (``RANKED``)."""
+    settings = case.settings
+    for layout in RANKED["layout"]:
+        yield with_settings(case, layout=layout)
+    if settings.speculative is not None:
+        for method in RANKED["method"]:
+            yield with_settings(case, speculative=structs.replace(settings.speculative, method=method))
+    for at, spec in enumerate(case.specs):
+        for name in ("dtype", "kv_quant_mode"):
+            for value in RANKED[name] if hasattr(spec, name) else ():
+                yield _with_spec(case, at, structs.replace(spec, **{name: value}))
 
 
 def _replaced(spec: LayerSpec, name: str, value: int) -> LayerSpec:

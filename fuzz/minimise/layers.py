@@ -147,15 +147,24 @@ def move_stages(case: Case) -> Iterator[Case]:
 
 
 def sort_layers(case: Case) -> Iterator[Case]:
-    """Layers that are alike side by side, in either order; then neighbours exchanged."""
+    """Layers in another order under the names of their places: alike ones side by side, then any two exchanged."""
     by_class = sorted(case.layers, key=_class)
-    yield keep_layers(case, by_class)
-    yield keep_layers(case, by_class[::-1])
-    yield keep_layers(case, sorted(case.layers, key=lambda x: (x.draft, canonical(keep_layers(case, [x])))))
-    for at in range(len(case.layers) - 1):
+    yield in_order(case, by_class)
+    yield in_order(case, by_class[::-1])
+    yield in_order(case, sorted(case.layers, key=lambda x: (x.draft, canonical(keep_layers(case, [x])))))
+    for one, other in itertools.combinations(range(len(case.layers)), 2):
         layers = list(case.layers)
-        layers[at], layers[at + 1] = layers[at + 1], layers[at]
-        yield keep_layers(case, layers)
+        layers[one], layers[other] = layers[other], layers[one]
+        yield in_order(case, layers)
+
+
+def in_order(case: Case, layers: list[Layer]) -> Case:
+    """``case`` with its layers in this order; short names go by place, others stay with their layers."""
+    moved = keep_layers(case, layers)
+    if [layer.name for layer in case.layers] != plain_names(case):
+        return moved
+    rows = [(structs.replace(x, name=name), s) for (x, s), name in zip(rows_of(moved), plain_names(moved), strict=True)]
+    return build_case(rows, case.settings, case.provenance)
 
 
 def rename_layers(case: Case) -> Iterator[Case]:

@@ -70,6 +70,16 @@ def fields_of(cls: type) -> tuple[FieldInfo, ...]:
     return tuple(FieldInfo(field.name, field.default, field.required) for field in structs.fields(cls))
 
 
+RANKED: dict[str, tuple[str, ...]] = {
+    "layout": ("LBNHC", "BLNHC", "LBHNC", "BLHNC", "LHBNC", "BHLNC"),
+    "dtype": ("bfloat16", "float16", "float32", "uint8", "float8_e4m3fn", "float8_e5m2"),
+    "kv_quant_mode": ("NONE", "FP8_PER_TENSOR", "INT8_PER_TOKEN_HEAD", "FP8_PER_TOKEN_HEAD"),
+    "method": ("eagle", "eagle3", "mtp", "draft_model"),
+    "mamba_mode": ("none", "align", "all"),
+    "mamba_cache_mode": ("none", "align", "all"),
+}
+"""Names that a setting or field may have, the most usual first, by field."""
+
 _ODD = 16
 """Rank at which values that are not friendly begin; above the length of every friendly list."""
 
@@ -123,7 +133,8 @@ def value_rank(field: str, value: Any) -> int:
         friendly = FRIENDLY.get(field, ())
         return friendly.index(value) if value in friendly else _ODD + roundness(value)
     if isinstance(value, str):
-        return 4 * value.count("/")
+        names = RANKED.get(field, ())
+        return names.index(value) if value in names else len(names) + 4 * value.count("/")
     if isinstance(value, MultipleOf):
         return 2 * _ODD + roundness(value.multiple_of)
     if isinstance(value, tuple) and field == "shapes":
@@ -170,4 +181,4 @@ def _state_limits(spec: MambaSpec, settings: Settings) -> set[str]:
     return found
 
 
-__all__ = ["FRIENDLY", "KINDS", "FieldInfo", "Key", "fields_of", "limits", "order_key", "value_rank"]
+__all__ = ["FRIENDLY", "KINDS", "RANKED", "FieldInfo", "Key", "fields_of", "limits", "order_key", "value_rank"]

@@ -76,6 +76,16 @@ class Specs:
             for name in ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2",
                          "int64", "int32", "int16", "int8", "uint8")
         }  # fmt: skip
+        alignment = self.tree_fields[self.classes["full"]].get("block_stride_alignment")
+        self.aligns_by_kernel_block = alignment is not None and "MultipleOf" in str(alignment.type)
+        # 0.26 keeps head_size_v for latent caches too, without using it.
+        self.idle_value_heads = {
+            cls
+            for kind in ("mla", "hidden_state", "sliding_window_mla")
+            if (cls := self.classes.get(kind)) is not None
+            and (field := self.tree_fields[cls].get("head_size_v")) is not None
+            and field.default != 0
+        }
         self._read: dict[Any, tuple[Spec, dict[str, str]]] = {}
 
     @property
@@ -142,10 +152,9 @@ class Specs:
                 raise Inexpressible("tokens_per_state", "this tree takes whole compression ratios only")
             return Fraction(value)
         if isinstance(value, MultipleOf):
-            cls = getattr(self.backend, "MultipleOf", None)
-            if cls is None:
-                raise Inexpressible("block_stride_alignment", "this tree has no MultipleOf")
-            return cls(value.multiple_of)
+            if not self.aligns_by_kernel_block:
+                raise Inexpressible("block_stride_alignment", "this tree aligns strides by bytes only")
+            return self.backend.MultipleOf(value.multiple_of)  # type: ignore[union-attr]
         if name == "kv_quant_mode":
             return self._member(self.interface.KVQuantMode, name, value)
         if name == "cache_role":
@@ -189,6 +198,8 @@ class Specs:
             if hasattr(obj, name):
                 used.add(name)
                 facts[field.name] = self._from_tree(getattr(obj, name))
+        if cls in self.idle_value_heads:
+            facts["head_size_v"] = 0
         for fact in dataclasses.fields(obj):
             if fact.name in used or fact.name in NEVER_LOST:
                 continue

@@ -1,7 +1,7 @@
 """The generator: from a source's decisions to a case that every planner of the vocabulary can be asked.
 
 Order of decisions: the scene, the target's stack, the draft, the place of its layers, pipeline stages, layout,
-settings, memory. Each uses what is already decided, so nothing is drawn to be thrown away.
+settings, memory. Each uses what is already decided, so no case is drawn to be thrown away.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ def draw_case(generator: random.Random, shape: Shape | None = None) -> Case:
 def generate(source: Source, shape: Shape) -> Case:
     """A case from ``source``."""
     scene = draw_scene(source, shape)
-    stack = (draw_model(source, scene) if source.chance(40) else None) or draw_stack(source, scene)
+    # What replaces a plain stack is drawn after it, not instead of it: an answer that saved draws would be the
+    # simpler one to Hypothesis, and every case would shrink towards some model's geometry. The same holds below.
+    stack = draw_stack(source, scene)
+    if source.chance(40):
+        stack = draw_model(source, scene) or stack
     draft = draw_draft(source, scene, stack) if scene.lookahead else NO_DRAFT
     places = arrange(stack, draft)
     table, order, drafts = _table(places)
