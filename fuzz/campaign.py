@@ -223,7 +223,7 @@ class Ledger:
             id=identity, fingerprint=finding.fingerprint, law=finding.law, verdict=finding.verdict,
             planner=finding.planner, summary=finding.summary, first_difference=finding.first_difference,
             case=str(Path(self._store.case_path(identity))), layers=len(case.layers), seen=seen,
-            known=self._known.covers(finding.fingerprint),
+            known=self._known.covers(finding.fingerprint, finding.verdict),
         )  # fmt: skip
         self._witnesses[key] = witness
         return witness

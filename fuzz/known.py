@@ -10,6 +10,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from oracles.compare import VerdictName
+
 
 class KnownError(ValueError):
     """A known.toml that cannot be used: names the file, the entry and the remedy."""
@@ -34,9 +36,11 @@ class KnownFindings:
     def __init__(self, entries: list[Known]) -> None:
         self._entries = {entry.fingerprint: entry for entry in entries}
 
-    def covers(self, fingerprint: str) -> bool:
-        """Whether a finding is known."""
-        return fingerprint in self._entries
+    def covers(self, fingerprint: str, verdict: VerdictName) -> bool:
+        """Whether a finding is known. A regression never is: what only the patched planner does cannot be a fault
+        that the unpatched one is known for, even when it looks the same.
+        """
+        return verdict != "regression" and fingerprint in self._entries
 
     def met(self, fingerprints: set[str]) -> tuple[Known, ...]:
         """The entries that a run met."""

@@ -68,7 +68,7 @@ def _batches(cases: Iterable[tuple[str, Case]]) -> Iterator[list[tuple[str, Case
 def _result(name: str, judged: Judged, known: KnownFindings) -> Replayed:
     verdict = judged.verdict
     failing = [f for f in verdict.findings if f.verdict in FAILING]
-    if any(not known.covers(f.fingerprint) for f in failing):
+    if any(not known.covers(f.fingerprint, f.verdict) for f in failing):
         result: Result = "FAILED"
     elif failing:
         result = "KNOWN"

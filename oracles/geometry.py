@@ -128,8 +128,8 @@ def token_slots(spec: LayerSpec) -> tuple[object, ...]:
     """What decides which tokens a layer keeps: two layers of one group must agree on it (law G3)."""
     if isinstance(spec, FullSpec):
         return ("whole sequence",)
-    if isinstance(spec, SlidingWindowMlaSpec):
-        return ("latent window", spec.sliding_window, spec.bounded_replay)
+    if isinstance(spec, SlidingWindowMlaSpec) and spec.bounded_replay:
+        return ("replayed window", spec.sliding_window)
     if isinstance(spec, SlidingWindowSpec):
         return ("window", spec.sliding_window)
     if isinstance(spec, ChunkedLocalSpec):

@@ -72,5 +72,6 @@ def test_both_symptoms_of_the_design_are_fixed_by_the_patch(tmp_path: Path) -> N
     assert told == {
         "the 4 sharded layers come in 2 groups beside the replicated ones, alone in 1 group",
         "refused together (NotImplementedError: Layer target.0: page size is not divisible by the maximum page size "
-        "and cannot be padded. Padding is only supported for non-MLA attention layers.), although each part plans alone",
+        "and cannot be padded. Padding is only supported for non-MLA attention layers.), although each part plans "
+        "alone",
     }

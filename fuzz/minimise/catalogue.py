@@ -14,7 +14,7 @@ from typing import cast
 from msgspec import structs
 
 from fuzz.minimise.fields import plainest
-from fuzz.minimise.order import Key, order_key
+from fuzz.minimise.order import RANKED, Key, order_key
 from oracles.case import AttentionSpec, Case, Layer, MambaSpec, Settings, Spec, build_case, kind_of
 from oracles.geometry import content_bytes
 
@@ -23,15 +23,20 @@ COMMON = ("full", "sliding_window", "mla", "mamba")
 
 
 def catalogue(case: Case, below: Key) -> Iterator[Case]:
-    """Cases with less than ``below``, least first: the best case's settings or the defaults, one or two layers."""
+    """Cases with less than ``below``, least first: one or two layers under the best case's settings or the defaults."""
     kinds = dict.fromkeys((*COMMON, *map(kind_of, case.specs)))
     modes = {bool(getattr(spec, "replicated", False)) for spec in case.specs}
     stock = [spec for kind in kinds for mode in sorted(modes) for spec in variants(kind, mode)]
     drafts = {layer.draft for layer in case.layers}
-    settings = dict.fromkeys((_one_worker(case.settings), case.settings))
+    held = case.settings
+    default = structs.replace(Settings(), speculative=held.speculative, layout_origin=held.layout_origin)
+    pairs = dict.fromkeys((default, _one_worker(held), held))
+    singles = dict.fromkeys(
+        structs.replace(one, layout=layout) for layout in RANKED["layout"] for one in (default, held)
+    )
     offered: list[tuple[Key, Case]] = []
-    for count in (1, 2):
-        if (count,) > below[:1]:
+    for count, settings in ((1, singles), (2, pairs)):
+        if count > below[0]:
             break
         for specs in itertools.product(stock, repeat=count):
             for setting in settings:
@@ -77,7 +82,10 @@ def variants(kind: str, replicated: bool) -> tuple[Spec, ...]:
         structs.replace(plain, block_size=32),
         structs.replace(plain, num_kv_heads=2),
         structs.replace(plain, page_size_padded=2 * content_bytes(plain)),
+        structs.replace(plain, page_size_padded=content_bytes(plain)),
     ]
+    if kind == "full":
+        made += [structs.replace(plain, attention_chunk_size=size) for size in (128, 256)]
     if hasattr(plain, "alignment"):
         made.append(structs.replace(plain, alignment=576))
     return tuple(cast(Spec, one) for one in made)

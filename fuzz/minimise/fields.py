@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
@@ -133,6 +134,21 @@ def align_specs(case: Case) -> Iterator[Case]:
                     yield _with_spec(case, at, structs.replace(spec, **{field.name: theirs}))
 
 
+def exchange(case: Case) -> Iterator[Case]:
+    """Two specs, or one field of two specs, exchanged: of two mirrored cases the lesser one is found."""
+    for one, other in itertools.combinations(range(len(case.specs)), 2):
+        specs = list(case.specs)
+        specs[one], specs[other] = specs[other], specs[one]
+        yield with_specs(case, specs)
+        for field in fields_of(type(case.specs[one])):
+            a, b = getattr(case.specs[one], field.name), getattr(case.specs[other], field.name, None)
+            if hasattr(case.specs[other], field.name) and a != b:
+                specs = list(case.specs)
+                specs[one] = structs.replace(specs[one], **{field.name: b})
+                specs[other] = structs.replace(specs[other], **{field.name: a})
+                yield with_specs(case, specs)
+
+
 def plainer_kinds(case: Case) -> Iterator[Case]:
     """Specs of a plainer kind, with the fields that both kinds have; then of that kind with plain fields."""
     for at, spec in enumerate(case.specs):
@@ -244,7 +260,7 @@ def _plainer_values(case: Case, spec: LayerSpec, name: str) -> Iterator[Any]:
         for number in plainer(name, value.multiple_of):
             yield MultipleOf(number)
     elif isinstance(value, str) and "/" in value:
-        yield from ("1/2", "1/4")
+        yield from (2, 4, "1/2", "1/4")
     elif name == "page_size_padded" and value is not None:
         pages = {page_bytes(s) for s in case.specs}
         pages |= {2 * content_bytes(spec), content_bytes(spec)}

@@ -29,8 +29,11 @@ RUNS = 3
 BATCHES = (4, 8, 16, 32)
 """Cases per batch: small while a pass is likely to succeed at once, larger while it is not."""
 
-MAX_CATALOGUE = 900
+MAX_CATALOGUE = 800
 """Plain cases asked at the end, in both planners about three seconds."""
+
+CATALOGUE_UP_TO = 4
+"""A fault that still needs more layers than this is not found among cases of two."""
 
 MAX_PAIRS = 800
 """Two changes at once are tried at the end, up to this many: about five seconds of two warm planners."""
@@ -53,6 +56,7 @@ PASSES: tuple[tuple[str, fields.Pass], ...] = (
     ("plainer_numbers", fields.plainer_numbers),
     ("plainer_names", fields.plainer_names),
     ("align_specs", fields.align_specs),
+    ("exchange", fields.exchange),
     ("sort_layers", layers.sort_layers),
     ("rename_layers", layers.rename_layers),
 )
@@ -161,6 +165,8 @@ class Minimiser:
 
     def _from_catalogue(self) -> Better | None:
         """The plainest cases of all, asked outright."""
+        if len(self.case.layers) > CATALOGUE_UP_TO:
+            return None
         offered = self._smaller(catalogue(self.case, self._key))
         return self._first("catalogue", itertools.islice(offered, MAX_CATALOGUE))
 

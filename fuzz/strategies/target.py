@@ -84,7 +84,7 @@ def sibling(source: Source, scene: Scene, base: Spec) -> Spec:
 
 def twin(scene: Scene, drawn: Spec, base: AttentionSpec) -> Spec:
     """``drawn`` with the geometry of ``base`` where its kind allows it: other kinds over the same bytes."""
-    if not isinstance(drawn, AttentionSpec) or isinstance(drawn.head_size_v, int) != isinstance(base.head_size_v, int):
+    if not isinstance(drawn, AttentionSpec) or is_latent(drawn) != is_latent(base):
         return drawn
     known = scene.shape.vocabulary.fields[kind_of(drawn)]
     copied = {name: getattr(base, name) for name in GEOMETRY if name in known}

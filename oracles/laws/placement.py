@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from oracles.case import Spec
+from oracles.case import MultipleOf, Spec
 from oracles.geometry import content_bytes, page_bytes, stride_alignment, with_block_size
 from oracles.law import Breach, Evidence, law
 from oracles.laws.reading import own_specs, planned_specs
@@ -195,13 +195,16 @@ def _content_at(spec: Spec, block_size: int) -> int:
 def strides_keep_their_alignment(evidence: Evidence) -> Iterator[Breach]:
     """The distance between two blocks of a layer is a multiple of the alignment its backend asks for.
 
-    Kernels load whole rows by it; beside it they read another block's bytes or fault.
+    Kernels load whole rows by it; beside it they read another block's bytes or fault. Where a page is not one run
+    of bytes, a kernel block is a run of each head, and so is the alignment that is counted in kernel blocks.
     """
     for placement, pages in zip(_pools(evidence), _pages(evidence), strict=False):
         if placement.num_blocks < 2:
             continue
         for page in pages:
             unit = stride_alignment(page.spec)
+            if isinstance(page.spec.block_stride_alignment, MultipleOf):
+                unit //= len(page.runs)
             if unit > 1 and page.runs[0].stride % unit:
                 words = f"blocks of {page.layer} lie {page.runs[0].stride} bytes apart, not a multiple of {unit}"
                 yield _breach(evidence, "M7", "block_stride", words)

@@ -104,6 +104,8 @@ def slot_key(spec: Spec) -> tuple[object, ...]:
     extra: tuple[object, ...] = ()
     if isinstance(spec, MambaSpec):
         extra = (page(spec), spec.prefill_checkpoint_alignment)
+    elif isinstance(spec, SlidingWindowMlaSpec):
+        extra = ("latent",)  # the same tokens as a plain window, but a kind of its own
     return spec.block_size, is_split_by_dcp(spec), token_slots(spec), extra
 
 

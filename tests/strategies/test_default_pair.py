@@ -45,7 +45,7 @@ def check(pair: Pair, known: KnownFindings, case: Case) -> None:
     new = [
         finding
         for finding in pair.ask(case).verdict.findings
-        if finding.verdict in FAILING and not known.covers(finding.fingerprint)
+        if finding.verdict in FAILING and not known.covers(finding.fingerprint, finding.verdict)
     ]
     if new:
         Store().keep_case(case)
