@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 from fuzz.known import Known, KnownFindings
 from fuzz.pair import Judged, Pair, Pending, PlannerInfo
 from fuzz.store import Store
+from fuzz.strategies import Shape, draw_case, vocabulary_of
 from fuzz.twins import Twins
 from oracles.case import Case, canonical, case_id
 from oracles.compare import FAILING, VERDICTS, Finding
@@ -115,18 +116,16 @@ class Plan(Struct, frozen=True, kw_only=True):
     twins: bool = True
 
 
-def drawn(seed: int) -> Iterator[Case]:
-    """Endless cases from a seed; the same on every machine."""
-    from fuzz.strategies import draw_case
-
+def drawn(seed: int, shape: Shape) -> Iterator[Case]:
+    """Endless cases from a seed; the same on every machine for planners that know the same."""
     for number in itertools.count():
         # One generator a case, so that case N does not depend on what the cases before it consumed.
-        yield draw_case(random.Random(f"kvfuzz {seed} {number}"))
+        yield draw_case(random.Random(f"kvfuzz {seed} {number}"), shape)
 
 
 def run(pair: Pair, plan: Plan, store: Store, known: KnownFindings) -> Iterator[Event]:
     """Runs a campaign. Raises PlannerError when a planner cannot be started or restarted."""
-    pair.start()
+    shape = Shape(vocabulary=vocabulary_of(*pair.start()))
     planners = pair.infos()
     yield Started(planners=planners, contract=pair.contract, seed=plan.seed)
     ledger = Ledger(pair, store, known)
@@ -134,7 +133,7 @@ def run(pair: Pair, plan: Plan, store: Store, known: KnownFindings) -> Iterator[
     begun = time.monotonic()
     stop_at = begun + plan.seconds if plan.seconds is not None else None
     count = plan.cases if plan.cases is not None else (0 if stop_at is None else None)
-    source = itertools.chain(plan.corpus, itertools.islice(drawn(plan.seed), count))
+    source = itertools.chain(plan.corpus, itertools.islice(drawn(plan.seed, shape), count))
     try:
         for batch in _pipelined(pair, source, stop_at):
             yield from ledger.note(batch)

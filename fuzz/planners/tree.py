@@ -46,6 +46,7 @@ class Tree:
             "packed": hasattr(self.planner, "_get_packed_kv_cache_groups"),
             "window_fallback": hasattr(self.planner, "_try_get_full_allocation_fallback_groups"),
             "stride_alignment": self.has_field("KVCacheSpec", "block_stride_alignment"),
+            "kernel_block_alignment": self.specs.aligns_by_kernel_block,
             "layer_records": self.has_field("KVCacheTensor", "layers"),
             "global_groups": self.function("get_global_kv_cache_groups") is not None,
             "draft_flag_on_spec": self.has_field("KVCacheSpec", "is_draft"),

@@ -52,7 +52,8 @@ def _consume(
                 )
             console.print(f"  contract  [bold]{event.contract}[/], seed {event.seed}")
         elif isinstance(event, Found):
-            _show_found(event.witness, console)
+            if not event.witness.known:  # known ones are told at the end
+                _show_found(event.witness, console)
         elif isinstance(event, Progressed):
             line = _progress_line(event, seconds, cases)
             if live is not None:
@@ -80,9 +81,8 @@ def _progress_line(event: Progressed, seconds: float | None, cases: int | None) 
 
 def _show_found(witness: Witness, console: Console) -> None:
     colour = COLOURS[witness.verdict]
-    known = " (known)" if witness.known else ""
     console.print(
-        f"  [{colour}]{WORDS[witness.verdict]}{known}[/] {witness.law} {witness.fingerprint} · "
+        f"  [{colour}]{WORDS[witness.verdict]}[/] {witness.law} {witness.fingerprint} · "
         f"{escape(witness.planner)}: {escape(witness.summary)}",
         soft_wrap=True,
     )
@@ -103,15 +103,12 @@ def show_report(report: Report, console: Console, address_arguments: str) -> Non
     for reason, count in sorted(report.inconclusive.items(), key=lambda item: -item[1]):
         console.print(f"    inconclusive: {count:,} × {escape(reason)}")
     fixed = [w for w in report.findings if w.verdict == "fixed" and not w.known]
-    known = [w for w in report.findings if w.known]
     open_ = [w for w in report.findings if w.verdict != "fixed" and not w.known]
     _section(console, "Findings", "what needs someone's attention", open_, address_arguments)
     _section(console, "Fixed by the patch", "broken by the unpatched planner, kept by the patched one", fixed,
              address_arguments)  # fmt: skip
-    if known:
-        console.print(f"\n[bold]Known[/]: met {len(known)} known fault(s)")
-        for witness in known:
-            console.print(f"  {witness.law} {witness.fingerprint} {escape(witness.summary)}", soft_wrap=True)
+    if report.known:
+        _show_known(report, console)
     console.print()
     console.print(
         f"{report.cases:,} cases in {report.seconds:.1f} s ({report.cases_per_second:.0f} cases/s), "
@@ -120,12 +117,21 @@ def show_report(report: Report, console: Console, address_arguments: str) -> Non
     console.print(f"[bold]{escape(conclusion(report))}[/]")
 
 
+def _show_known(report: Report, console: Console) -> None:
+    """A line for each known fault met: how often, and why it stands."""
+    console.print(f"\n[bold]Known[/]: {len(report.known)} faults that corpus/known.toml lists were met")
+    for entry in report.known:
+        seen = sum(w.seen for w in report.findings if w.known and w.fingerprint == entry.fingerprint)
+        line = Text(f"  {entry.fingerprint} {seen:>6,} × {entry.reason}", style="dim")
+        line.truncate(console.width, overflow="ellipsis")
+        console.print(line)
+
+
 def conclusion(report: Report) -> str:
     """One sentence for the whole run."""
     open_ = [w for w in report.findings if w.verdict != "fixed" and not w.known]
     fixed = [w for w in report.findings if w.verdict == "fixed"]
-    known = sum(w.known for w in report.findings)
-    also = f"; {known} known fault(s) met" if known else ""
+    also = f"; {len(report.known)} known faults were met" if report.known else ""
     if open_:
         worst = open_[0]
         return f"{len(open_)} finding(s) need attention, first {worst.id}: {worst.summary}{also}"

@@ -72,7 +72,7 @@ def vocabulary_of(*hellos: Hello) -> Vocabulary:
         layouts=layouts,
         # Trees without layouts count tokens per state by a whole "compress_ratio".
         fractions=layouts,
-        multiple_of="stride_alignment" in capabilities,
+        multiple_of="kernel_block_alignment" in capabilities,
         quant_modes=PACKED_QUANT_MODES if layouts else COMMON_QUANT_MODES,
     )
 
