@@ -1,0 +1,60 @@
+"""known.toml: what it covers, and what makes it unusable."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from pathlib import Path
+
+import pytest
+
+from fuzz.corpus import corpus_folder
+from fuzz.known import KnownError, read_known
+
+TODAY = datetime.date(2026, 12, 1)
+ENTRY = '[[known]]\nfingerprint = "0123abcd"\nreason = "as reported"\nexpires = 2027-01-01\n'
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "known.toml"
+    path.write_text(text)
+    return path
+
+
+def test_an_entry_covers_its_fingerprint(tmp_path: Path) -> None:
+    known = read_known(write(tmp_path, ENTRY), TODAY)
+    assert known.covers("0123abcd", "unfixed")
+    assert not known.covers("ffffffff", "unfixed")
+
+
+def test_a_regression_is_never_known(tmp_path: Path) -> None:
+    assert not read_known(write(tmp_path, ENTRY), TODAY).covers("0123abcd", "regression")
+
+
+def test_no_file_means_no_known_faults(tmp_path: Path) -> None:
+    assert not read_known(tmp_path / "known.toml", TODAY).covers("0123abcd", "unfixed")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ENTRY.replace("2027", "2026"), "0123abcd expired on 2026-01-01"),
+        (ENTRY + ENTRY, "0123abcd stands twice; delete one"),
+        (ENTRY.replace("0123abcd", "0123ABCD"), r"fingerprint"),
+        (ENTRY.replace("as reported", ""), "reason"),
+        (ENTRY.replace('reason = "as reported"\n', ""), "reason"),
+        (ENTRY + "because = 1\n", "because"),
+        (ENTRY.replace("2027-01-01", '"soon"'), "expires"),
+        ("[[known]", "known.toml"),
+    ],
+)
+def test_an_unusable_file_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(KnownError, match=message):
+        read_known(write(tmp_path, text), TODAY)
+
+
+def test_every_known_fault_has_its_minimal_case() -> None:
+    text = (corpus_folder() / "known.toml").read_text()
+    named = re.findall(r"regress/[\w.-]+\.json", text)
+    assert len(named) == text.count("[[known]]")
+    assert [name for name in named if not (corpus_folder() / name).is_file()] == []
