@@ -42,7 +42,7 @@ def test_the_smallest_witness_of_a_fault_is_kept(tmp_path: Path) -> None:
     assert report.corpus_cases == 2
     split = next(w for w in report.findings if w.first_difference == "sharded.groups.count")
     assert (split.law, split.planner, split.verdict) == ("G6", "unpatched", "fixed")
-    assert split.layers <= 4
+    assert split.layers < len(split_by_draft().layers), "a smaller one was drawn after the corpus"
     for witness in report.findings:
         assert case_id(read_case(Path(witness.case))) == witness.id
     kept = {path.stem for path in (tmp_path / "cases").iterdir()}

@@ -6,7 +6,6 @@ memory or makes it send rubbish becomes the outcome of *that* case; a fresh proc
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import os
 import select
@@ -46,6 +45,9 @@ CASE_SECONDS = 20.0
 
 MEMORY_BYTES = 2 * 2**30
 """Growth allowed beyond the imported tree; planning itself needs a few MiB."""
+
+TAIL_BYTES = 1 << 16
+"""Kept of what a process prints; the stacks of a crash take a few KiB."""
 
 LIBRARY = Path(__file__).resolve().parents[2]
 WORKER = Path(__file__).resolve().with_name("worker.py")
@@ -107,7 +109,7 @@ class Worker:
         os.set_blocking(self._write_fd, False)
         os.set_blocking(self._read_fd, False)
         self._buffer = bytearray()
-        self._tail: collections.deque[bytes] = collections.deque(maxlen=16)
+        self._tail = bytearray()
         self._drain = threading.Thread(target=self._drain_output, daemon=True)
         self._drain.start()
 
@@ -115,11 +117,12 @@ class Worker:
         # Read, or a chatty planner would block on a full pipe; keep the end only.
         assert self._process.stdout is not None
         while chunk := os.read(self._process.stdout.fileno(), 4096):
-            self._tail.append(chunk)
+            self._tail += chunk
+            del self._tail[:-TAIL_BYTES]
 
     def tail(self) -> str:
         """The end of what the process printed."""
-        text = b"".join(self._tail).decode(errors="replace")
+        text = self._tail.decode(errors="replace")
         return "\n".join(text.splitlines()[-60:])[-4000:]
 
     def hello(self) -> Hello:
