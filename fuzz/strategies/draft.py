@@ -71,14 +71,13 @@ def draw_draft_spec(
 ) -> Spec:
     """One spec of the draft. Often the target's own, for that is what MTP modules are."""
     base = source.choice(stack.specs)
-    kind = draw_kind(source, kinds)
-    mode = must_replicate or scene.replicates(source, kind, draft=True)
-    spec = draw_spec(source, scene, kind, replicated=mode)
-    spec = relate(source, spec, page_bytes(base), source.choice(RELATIONS))
     if source.chance(20) and isinstance(base, AttentionSpec) and kind_of(base) in kinds:
         mode = must_replicate or scene.replicates(source, kind_of(base), draft=True)
         return structs.replace(base, replicated=mode)
-    return spec
+    kind = draw_kind(source, kinds)
+    mode = must_replicate or scene.replicates(source, kind, draft=True)
+    spec = draw_spec(source, scene, kind, replicated=mode)
+    return relate(source, spec, page_bytes(base), source.choice(RELATIONS))
 
 
 def methods_for(spec: Spec, position: Position) -> tuple[Method, ...]:

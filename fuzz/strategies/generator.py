@@ -35,11 +35,7 @@ def draw_case(generator: random.Random, shape: Shape | None = None) -> Case:
 def generate(source: Source, shape: Shape) -> Case:
     """A case from ``source``."""
     scene = draw_scene(source, shape)
-    # What replaces a plain stack is drawn after it, not instead of it: an answer that saved draws would be the
-    # simpler one to Hypothesis, and every case would shrink towards some model's geometry. The same holds below.
-    stack = draw_stack(source, scene)
-    if source.chance(40):
-        stack = draw_model(source, scene) or stack
+    stack = (draw_model(source, scene) if source.chance(40) else None) or draw_stack(source, scene)
     draft = draw_draft(source, scene, stack) if scene.lookahead else NO_DRAFT
     places = arrange(stack, draft)
     table, order, drafts = _table(places)

@@ -54,12 +54,14 @@ def must_replicate(scene: Scene, source: Source, kind: str) -> bool:
 def draw_another(source: Source, scene: Scene, specs: Sequence[Spec]) -> Spec:
     """One more spec, its page in a drawn relation to an earlier one."""
     base = specs[0] if len(specs) == 1 else source.choice(specs)
+    if source.chance(20):
+        return sibling(source, scene, base)
     kind = draw_kind(source, scene.kinds)
-    other = draw_spec(source, scene, kind, replicated=scene.replicates(source, kind))
     if source.chance(25) and isinstance(base, AttentionSpec):
-        other = twin(scene, other, base)
-    other = relate(source, other, page_bytes(base), source.choice(RELATIONS))
-    return sibling(source, scene, base) if source.chance(20) else other
+        # Same geometry in another kind, or the same kind with one field changed: what merges must tell apart.
+        return relate(source, twin(source, scene, kind, base), page_bytes(base), source.choice(RELATIONS))
+    other = draw_spec(source, scene, kind, replicated=scene.replicates(source, kind))
+    return relate(source, other, page_bytes(base), source.choice(RELATIONS))
 
 
 def sibling(source: Source, scene: Scene, base: Spec) -> Spec:
@@ -82,12 +84,15 @@ def sibling(source: Source, scene: Scene, base: Spec) -> Spec:
     return structs.replace(base, num_kv_heads=heads, num_head_slots=slots, page_size_padded=None)
 
 
-def twin(scene: Scene, drawn: Spec, base: AttentionSpec) -> Spec:
-    """``drawn`` with the geometry of ``base`` where its kind allows it: other kinds over the same bytes."""
-    if not isinstance(drawn, AttentionSpec) or is_latent(drawn) != is_latent(base):
+def twin(source: Source, scene: Scene, kind: str, base: AttentionSpec) -> Spec:
+    """A spec of ``kind`` with the geometry of ``base`` where the kind allows it."""
+    drawn = draw_spec(source, scene, kind, replicated=scene.replicates(source, kind))
+    if not isinstance(drawn, AttentionSpec) or isinstance(drawn.head_size_v, int) != isinstance(base.head_size_v, int):
         return drawn
-    known = scene.shape.vocabulary.fields[kind_of(drawn)]
+    known = scene.shape.vocabulary.fields[kind]
     copied = {name: getattr(base, name) for name in GEOMETRY if name in known}
+    if is_latent(drawn):
+        copied.pop("head_size_v", None)  # no value half, whatever the other has
     return with_sound_stride(structs.replace(drawn, **copied, page_size_padded=None))
 
 

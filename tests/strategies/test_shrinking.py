@@ -1,7 +1,6 @@
 """Shrinking as behaviour: the exact minimal case of a property, at most four layers.
 
 A strategy that shrinks badly gives findings that nobody reads. Each property here is one that a finding may have.
-Where a property has several minima equally small, the fixed seed decides which of them is found.
 """
 
 from __future__ import annotations
