@@ -13,7 +13,6 @@ from fuzz.replay_cases import replay_all
 
 ONLY_ON_OTHER_VERSIONS = {
     "regress/compressed-mla-beside-mamba-asserts.json",  # 0.30 and 0.31
-    "regress/promoted-padding-below-content.json",  # 0.30
     "regress/latent-tuples-leave-others-out.json",  # 0.26 to 0.28
     "regress/recurrent-span-is-multiplied.json",  # 0.29 and 0.30
     "regress/stride-alignment-is-forgotten.json",  # 0.31
