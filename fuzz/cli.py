@@ -210,8 +210,9 @@ def doctor(
 
 
 @app.command()
-def schema() -> None:
+def schema(json: JsonFlag = True) -> None:
     """Print the JSON Schema of a case file."""
+    del json  # a schema is JSON either way; the flag is there because every command takes it
     print_json(json_schema())
 
 
