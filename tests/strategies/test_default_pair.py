@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from fuzz.corpus import corpus_folder
 from fuzz.known import KnownFindings, read_known
@@ -22,6 +22,9 @@ from oracles.case import Case, case_id
 from oracles.compare import FAILING
 
 SMALL = Shape(max_layers=12)
+
+repeatable = settings(derandomize=settings.get_current_profile_name() != "nightly")
+"""A new fault of a released vLLM is the nightly run's to find; it must not make someone's change look bad."""
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +56,7 @@ def check(pair: Pair, known: KnownFindings, case: Case) -> None:
         pytest.fail(f"{told}\nkvfuzz replay {case_id(case)}")
 
 
+@repeatable
 @given(case=cases(SMALL))
 def test_the_default_pair_shows_no_fault_that_is_not_known(
     default_pair: Pair, known: KnownFindings, case: Case
@@ -60,6 +64,7 @@ def test_the_default_pair_shows_no_fault_that_is_not_known(
     check(default_pair, known, case)
 
 
+@repeatable
 @given(case=mixed_cases(SMALL))
 def test_the_default_pair_plans_mixed_models_by_the_contract(
     default_pair: Pair, known: KnownFindings, case: Case
