@@ -31,7 +31,7 @@ export PIP_NO_INPUT := 1
 STAMP := $(VENV)/.kvfuzz-$(shell cat pyproject.toml $(CONSTRAINTS) .ci/never.txt Makefile | cksum | tr ' ' -)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fuzz test test-all lint types format lock clean
+.PHONY: help setup browser fuzz test test-all lint types format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-9s %s\n", $$1, $$2 }'
@@ -67,6 +67,15 @@ $(STAMP):
 	@echo "[5/5] importing the planner"
 	@VLLM_LOGGING_LEVEL=ERROR VLLM_NO_USAGE_STATS=1 $(VENV)/bin/python -c "$$CHECK"
 	@touch $@
+
+# Debian's own package: a browser that a library downloads would be another one. Without apt there is nothing to do, and
+# the tests that need a browser say so and are skipped; where apt is and fails, so does this.
+browser: ## install Chromium where it is missing, for the tests that open reports (Debian, as root)
+	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then :; \
+	elif ! command -v apt-get >/dev/null; then echo "no apt here; tests that need Chromium are skipped"; \
+	elif [ "$$(id -u)" != 0 ]; then echo "not root; install chromium by hand, or tests that need it are skipped"; \
+	else apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; fi
 
 fuzz: setup ## compare the two planners on generated cases for TIME (60s); ARGS go to `kvfuzz run`
 	@$(VENV)/bin/kvfuzz run --time $(TIME) $(ARGS)

@@ -18,6 +18,7 @@ from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
+from fuzz.bench_lanes import Lanes
 from fuzz.campaign import BATCH
 from fuzz.pair import Pair, PlannerInfo
 from fuzz.planners.process import Planner, Question
@@ -68,6 +69,7 @@ class Bench(Struct, frozen=True, kw_only=True):
     sizes: tuple[Size, ...]
     planner_exponent: float
     our_exponent: float
+    lanes: tuple[Lanes, ...]
     planners: tuple[PlannerInfo, ...]
     machine: str
 
@@ -114,6 +116,7 @@ def run_bench(pair: Pair, cases: int, seed: int) -> Bench:
         sizes=sizes,
         planner_exponent=_exponent([(one.layers, one.planner_ms) for one in sizes]),
         our_exponent=_exponent([(one.layers, one.ours_ms) for one in sizes]),
+        lanes=(),
         planners=pair.infos(),
         machine=f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
     )
@@ -202,3 +205,7 @@ def show_bench(bench: Bench, console: Console) -> None:
     console.print(
         f"growth from 30 layers up: planner layers^{bench.planner_exponent:g}, ours layers^{bench.our_exponent:g}"
     )
+    for lanes in bench.lanes:
+        console.print(
+            f"campaign with -j {lanes.jobs}: {lanes.cases_per_second:.0f} cases/s, {lanes.speedup:.2f} × -j 1"
+        )

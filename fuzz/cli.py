@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import datetime
 import os
-import secrets
-import time
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from fuzz import cli_findings, cli_measure
+from fuzz import cli_corpus, cli_findings, cli_harvest, cli_measure, cli_replay, cli_requests, cli_run, cli_score
 from fuzz.case_files import read_case
 from fuzz.cli_common import (
     ContractFlag,
@@ -22,14 +20,12 @@ from fuzz.cli_common import (
     Patched,
     StoreFlag,
     Unpatched,
-    duration,
     err,
     open_pair,
     out,
     print_json,
 )
-from fuzz.corpus import CorpusError, Entry, corpus_folder, corpus_stats, load_corpus
-from fuzz.corpus import render_stats as render_corpus_stats
+from fuzz.corpus import CorpusError, corpus_folder, load_corpus
 from fuzz.doctor import examine, show_examined
 from fuzz.known import KnownError, read_known
 from fuzz.planners.address import AddressError
@@ -46,8 +42,6 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich",
     help="Differential fuzzing of vLLM's KV-cache planner. Start with `kvfuzz run`.",
 )  # fmt: skip
-corpus_app = typer.Typer(no_args_is_help=True, help="Look at the corpus.")
-app.add_typer(corpus_app, name="corpus")
 
 
 def find_case(text: str, store: Store) -> Case:
@@ -63,67 +57,6 @@ def find_case(text: str, store: Store) -> Case:
             raise CaseError(f"{text}: no case of that id in {store.folder} or the corpus")
         return found
     return read_case(path)
-
-
-def small_corpus() -> list[Entry]:
-    """The corpus cases that every run asks first: all but the whole models, which take longer than a short run."""
-    return [entry for entry in load_corpus(corpus_folder()) if not entry.name.startswith("models/")]
-
-
-@app.command()
-def run(
-    unpatched: Unpatched = "installed",
-    patched: Patched = "installed+isolate",
-    time_: Annotated[str | None, typer.Option("--time", help="How long: 60s, 2m, 1h.")] = None,
-    cases: Annotated[int | None, typer.Option(min=0, help="How many cases to draw.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Where drawing starts; random when not given.")] = None,
-    contract: ContractFlag = None,
-    with_corpus: Annotated[bool, typer.Option("--corpus/--no-corpus", help="Ask the corpus first.")] = True,
-    twins: Annotated[bool, typer.Option("--twins/--no-twins", help="Plan a sample under other hash seeds too.")] = True,
-    deadline: Deadline = CASE_SECONDS,
-    memory_gib: MemoryGiB = MEMORY_BYTES / 2**30,
-    store: StoreFlag = DEFAULT_FOLDER,
-    json: JsonFlag = False,
-) -> None:
-    """Draw cases, ask both planners, judge, and tell what was found."""
-    from fuzz.campaign import Plan
-    from fuzz.campaign import run as campaign
-    from fuzz.report import terminal
-
-    seconds = duration(time_) if time_ is not None else None
-    if seconds is None and cases is None:
-        seconds = 60.0
-    known = read_known(corpus_folder() / "known.toml", datetime.date.today())
-    begun = time.monotonic()
-    console = err() if json else out()
-    console.print(f"kvfuzz: comparing [bold]{unpatched}[/] with [bold]{patched}[/]; starting both planners …")
-    pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
-    plan = Plan(
-        seed=secrets.randbelow(2**32) if seed is None else seed, seconds=seconds, cases=cases,
-        corpus=tuple(e.case for e in small_corpus()) if with_corpus else (), twins=twins,
-    )  # fmt: skip
-    try:
-        report = terminal.follow(campaign(pair, plan, Store(store), known), console, seconds, cases)
-    finally:
-        pair.close()
-    if json:
-        print_json(report)
-    else:
-        terminal.show_report(report, console, replay_arguments(unpatched, patched, contract))
-        console.print(f"[dim]whole command: {time.monotonic() - begun:.1f} s[/]")
-    raise typer.Exit(1 if report.failed else 0)
-
-
-def replay_arguments(unpatched: str, patched: str, contract: str | None) -> str:
-    """The options that ``kvfuzz replay`` needs to ask the same planners; empty for the defaults."""
-    parts = []
-    if unpatched != "installed":
-        parts.append(f" --unpatched {unpatched}")
-    if patched != "installed+isolate":
-        parts.append(f" --patched {patched}")
-    if contract is not None:
-        parts.append(f" --contract {contract}")
-    return "".join(parts)
 
 
 @app.command()
@@ -227,18 +160,14 @@ def laws(json: JsonFlag = False) -> None:
         out().print(f"[bold]{row['name']}[/] {row['text']}\n    [dim]{row['reason']}[/]")
 
 
-@corpus_app.command("stats")
-def corpus_stats_command(json: JsonFlag = False) -> None:
-    """Count what the corpus holds: kinds, modes, layouts, sizes."""
-    stats = corpus_stats(load_corpus(corpus_folder()))
-    if json:
-        print_json(stats)
-    else:
-        out().print(render_corpus_stats(stats))
-
-
+cli_run.register(app)
+cli_corpus.register(app)
 cli_findings.register(app)
+cli_harvest.register(app)
 cli_measure.register(app)
+cli_replay.register(app)
+cli_requests.register(app)
+cli_score.register(app)
 
 
 def fail(message: str, code: int) -> NoReturn:

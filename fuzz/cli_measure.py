@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import structs
 
 from fuzz.bench import run_bench, show_bench
+from fuzz.bench_lanes import scaling
 from fuzz.cli_common import (
     JsonFlag,
     Patched,
     Unpatched,
+    cores,
     err,
     open_pair,
     out,
@@ -36,7 +39,7 @@ def stats(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Show what the strategies draw, and which branches of the planner that reaches."""
+    """Show what the strategies draw, which branches of the planner that reaches, and how good its plans are."""
     config = read_config(Path.cwd())
     planners = [Planner(open_launch(address, config)) for address in planner or []]
     try:
@@ -66,6 +69,10 @@ def bench(
         found = run_bench(pair, cases, seed)
     finally:
         pair.close()
+    jobs = tuple(count for count in (1, 2, 4, 8, 16) if count <= cores())
+    err().print(f"timing campaigns with {', '.join(map(str, jobs))} cores …")
+    lanes = scaling(pair.unpatched.launch, pair.patched.launch, pair.contract, jobs, cases)
+    found = structs.replace(found, lanes=tuple(lanes))
     if json:
         print_json(found)
     else:

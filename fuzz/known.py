@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,12 +19,18 @@ class KnownError(ValueError):
 
 
 class Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One known fault: the fingerprint of its finding, why it stands, where it is discussed, when to look again."""
+    """One known fault: the fingerprint of its finding, why it stands, where it is discussed, when to look again.
+
+    ``case`` is the corpus file that shows it, and ``under`` lists the releases and contracts on which it does
+    (``0.32.0 isolate``): a run that asks that case under one of these and does not meet the fault says so.
+    """
 
     fingerprint: Annotated[str, Meta(pattern=r"^[0-9a-f]{8}$")]
     reason: Annotated[str, Meta(min_length=1, max_length=1000)]
     url: Annotated[str, Meta(max_length=400)] = ""
     expires: datetime.date
+    case: Annotated[str, Meta(max_length=400)] = ""
+    under: tuple[Annotated[str, Meta(max_length=100)], ...] = ()
 
 
 class _File(Struct, forbid_unknown_fields=True):
@@ -41,6 +48,14 @@ class KnownFindings:
         that the unpatched one is known for, even when it looks the same.
         """
         return verdict != "regression" and fingerprint in self._entries
+
+    def unmatched(self, met: set[str], under: Sequence[str]) -> tuple[Known, ...]:
+        """The entries that a run should have met, having asked their cases ``under`` these releases and contracts."""
+        return tuple(
+            entry
+            for fingerprint, entry in self._entries.items()
+            if entry.case and fingerprint not in met and set(entry.under) & set(under)
+        )
 
     def met(self, fingerprints: set[str]) -> tuple[Known, ...]:
         """The entries that a run met."""

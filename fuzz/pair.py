@@ -99,9 +99,23 @@ class Pair:
     def __init__(
         self, unpatched: Launch, patched: Launch, contract: Contract, *, case_seconds: float, memory: int
     ) -> None:
+        self._take(
+            Planner(unpatched, hash_seed=1, case_seconds=case_seconds, memory=memory),
+            Planner(patched, hash_seed=2, case_seconds=case_seconds, memory=memory),
+            contract,
+        )
+
+    @classmethod
+    def of(cls, unpatched: Planner, patched: Planner, contract: Contract) -> Pair:
+        """A pair of planners that exist already; they stay the caller's to close."""
+        pair = cls.__new__(cls)
+        pair._take(unpatched, patched, contract)
+        return pair
+
+    def _take(self, unpatched: Planner, patched: Planner, contract: Contract) -> None:
         self.contract = contract
-        self.unpatched = Planner(unpatched, hash_seed=1, case_seconds=case_seconds, memory=memory)
-        self.patched = Planner(patched, hash_seed=2, case_seconds=case_seconds, memory=memory)
+        self.unpatched = unpatched
+        self.patched = patched
         self._asked = 0
         self._rules: tuple[RuleSet | None, RuleSet | None] | None = None
 
@@ -132,14 +146,28 @@ class Pair:
 
     def submit(self, cases: Sequence[Case]) -> Pending:
         """Puts a batch to both planners without waiting."""
-        asked = [self._questions(case) for case in cases]
-        questions = [question for one in asked for question in one.values()]
+        labels, questions = self._all_questions(cases)
         return Pending(
             cases=tuple(cases),
-            labels=tuple(tuple(one) for one in asked),
+            labels=labels,
             unpatched=self.unpatched.submit(questions),
             patched=self.patched.submit(questions),
         )
+
+    def submit_in_turn(self, cases: Sequence[Case], first: int) -> Pending:
+        """Puts a batch to one planner and, when that has answered, to the other: a pair then keeps one core busy,
+        and as many pairs as there are cores keep all of them busy. ``first`` is the number of the first case; what
+        more is asked of a case follows its number. Raises PlannerError.
+        """
+        self._asked = first
+        labels, questions = self._all_questions(cases)
+        unpatched = self.unpatched.submit(questions)
+        unpatched.exception()  # waits
+        return Pending(cases=tuple(cases), labels=labels, unpatched=unpatched, patched=self.patched.submit(questions))
+
+    def _all_questions(self, cases: Sequence[Case]) -> tuple[tuple[tuple[str, ...], ...], list[Question]]:
+        asked = [self._questions(case) for case in cases]
+        return tuple(tuple(one) for one in asked), [question for one in asked for question in one.values()]
 
     def _questions(self, case: Case) -> dict[str, Question]:
         """What is asked of each planner about one case, by label."""

@@ -2,7 +2,7 @@
 
 *Distributions* come from the cases alone: kinds, modes, page relations, layouts, pipeline shapes, the branch that
 the rough plan expects. *Reach* comes from the planners: how many cases each accepts as input, at which stage it refuses
-others, and which branches of its source planning takes.
+others, and which branches of its source planning takes. *Quality* compares its plans with the best groupings there are.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from rich.table import Table
 from fuzz.planners.arcs import Branch, branches_in, planner_files
 from fuzz.planners.process import Planner, Question
 from fuzz.planners.protocol import Answer, Hello
+from fuzz.ratings import Anomalies, Objective, find_anomalies, rate_plans, show_ratings
 from fuzz.strategies import Shape, draw_case
 from fuzz.strategies.claims import claimed, missing
 from fuzz.strategies.features import Features, Pair, features
-from oracles.case import Case, MambaSpec, case_id
+from oracles.case import MAX_LAYERS, Case, MambaSpec, case_id
+from oracles.derived import with_a_layer_more
 from oracles.plan import Died, Outcome, Refused, TimedOut, Unsupported
 
 BATCH = 50
@@ -34,6 +36,10 @@ BATCH = 50
 SHOWN_REFUSALS = 12
 SHOWN_BRANCHES = 40
 """Rows of the tables in a terminal; the JSON has them all."""
+
+
+ONE_MORE_EVERY = 4
+"""One case in four is asked again with a layer more: anomalies are rare, and a sample shows them."""
 
 
 class Refusals(Struct, frozen=True):
@@ -52,7 +58,7 @@ class Reach(Struct, frozen=True, kw_only=True):
     ``accepted`` counts the cases taken as valid input: not unsupported, and no refusal at the stage ``input``.
     ``outcomes`` counts "planned", "refused at STAGE" (the earliest), "died" and "timed out"; ``unsupported``
     counts by field. ``branches`` is (taken, all); ``unreached`` lists the others. ``seconds`` is CPU time
-    inside vLLM, traced if branches were asked for.
+    inside vLLM, traced if branches were asked for. ``quality`` and ``anomalies`` are metrics: never a fault.
     """
 
     address: str
@@ -65,6 +71,8 @@ class Reach(Struct, frozen=True, kw_only=True):
     branches: tuple[int, int] | None
     unreached: tuple[Branch, ...]
     seconds: float
+    quality: tuple[Objective, ...]
+    anomalies: Anomalies
 
 
 class Stats(Struct, frozen=True, kw_only=True):
@@ -159,16 +167,29 @@ def measure_reach(planner: Planner, drawn: Sequence[Case], progress: Callable[[s
     """What ``drawn`` reaches in ``planner``. Raises PlannerError when it cannot start."""
     hello = planner.hello()
     answers: list[Answer] = []
+    larger: list[Outcome | None] = []
     for first in range(0, len(drawn), BATCH):
-        batch = [Question(case, depth="branches") for case in drawn[first : first + BATCH]]
-        answers += planner.ask(batch)
+        batch = drawn[first : first + BATCH]
+        asked = [at for at, case in enumerate(batch) if at % ONE_MORE_EVERY == 0 and 0 < len(case.layers) < MAX_LAYERS]
+        found = planner.ask(
+            [Question(case, depth="branches") for case in batch]
+            + [Question(with_a_layer_more(batch[at])) for at in asked]
+        )
+        answers += found[: len(batch)]
+        again = dict(zip(asked, (answer.outcome for answer in found[len(batch) :]), strict=True))
+        larger += [again.get(at) for at in range(len(batch))]
         if progress is not None:
             progress(planner.address, len(answers))
-    return read_reach(planner.address, hello, drawn, answers)
+    return read_reach(planner.address, hello, drawn, answers, larger)
 
 
-def read_reach(address: str, hello: Hello, drawn: Sequence[Case], answers: Sequence[Answer]) -> Reach:
-    """Counts outcomes, refusals and branches."""
+def read_reach(
+    address: str, hello: Hello, drawn: Sequence[Case], answers: Sequence[Answer], larger: Sequence[Outcome | None]
+) -> Reach:
+    """Counts outcomes, refusals and branches, and rates the plans.
+
+    ``larger`` has the outcomes of the cases with a layer more, None where that was not asked.
+    """
     taken = {key for answer in answers for key in answer.branches}
     every = branches_in(planner_files(hello))
     outcomes = [answer.outcome for answer in answers]
@@ -189,6 +210,8 @@ def read_reach(address: str, hello: Hello, drawn: Sequence[Case], answers: Seque
         branches=(sum(branch.key in taken for branch in every), len(every)),
         unreached=tuple(branch for branch in every if branch.key not in taken),
         seconds=sum(answer.seconds for answer in answers),
+        quality=rate_plans(drawn, outcomes),
+        anomalies=find_anomalies(drawn, outcomes, larger),
     )
 
 
@@ -251,6 +274,7 @@ def _render_reach(reach: Reach, console: Console) -> None:
         console.print(table)
         if len(reach.refusals) > SHOWN_REFUSALS:
             console.print(f"  and {len(reach.refusals) - SHOWN_REFUSALS} kinds of refusal more; see --json")
+    show_ratings(reach.quality, reach.anomalies, console)
     if reach.branches is not None:
         taken, every = reach.branches
         console.print(f"{taken} of {every} branches of its planning functions taken ({taken / max(1, every):.1%})")

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from fuzz.case_files import read_case, write_case, write_whole
-from oracles.case import Case, case_id
+from oracles.case import Case, CaseError, case_id
 from oracles.compare import Finding
 from oracles.law import Contract
 
@@ -63,10 +63,33 @@ class Store:
         return record
 
     def drop_finding(self, identity: str, fingerprint: str) -> None:
-        """Forgets a witness for which a smaller one was found; its case stays only while another needs it."""
-        (self.folder / "findings" / f"{identity}-{fingerprint}.json").unlink(missing_ok=True)
+        """Forgets a witness that was never told; its case stays only while another needs it."""
+        self.drop_record(identity, fingerprint)
         if not any((self.folder / "findings").glob(f"{identity}-*.json")):
             self.case_path(identity).unlink(missing_ok=True)
+
+    def drop_record(self, identity: str, fingerprint: str) -> None:
+        """Forgets a witness for which a smaller one was found. Its case stays: its id may have been told."""
+        (self.folder / "findings" / f"{identity}-{fingerprint}.json").unlink(missing_ok=True)
+
+    def keep_grown(self, case: Case) -> Path:
+        """Writes a case that reached something new, unless it is there already."""
+        path = self.grown_folder / f"{case_id(case)}.json"
+        if not path.is_file():
+            write_case(path, case)
+        return path
+
+    def load_grown(self, identity: str) -> Case | None:
+        """The case of that id that reached something new; None when it is not here or is no case any more."""
+        try:
+            return read_case(self.grown_folder / f"{identity}.json")
+        except CaseError:
+            return None
+
+    @property
+    def grown_folder(self) -> Path:
+        """Where cases lie that reached something new."""
+        return self.folder / "corpus"
 
     def records(self, identity: str | None = None) -> list[Record]:
         """All stored findings, or those of one case. Files that are no records are left alone and skipped."""

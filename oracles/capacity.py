@@ -130,7 +130,11 @@ def hash_block(
             raise UnitError("a single group is matched by whole blocks; the match unit asked for is another")
         return whole
     recurrent = [spec for spec in firsts if isinstance(spec, MambaSpec)]
-    if not caching or any(spec.mamba_cache_mode != "align" for spec in recurrent):
+    configured = min([spec.block_size for spec, taken in zip(firsts, cacheable, strict=True) if taken] or [1])
+    if not caching or any(
+        spec.mamba_cache_mode != "align" if rules.hashes_by_mode else spec.block_size != configured
+        for spec in recurrent
+    ):
         return whole
     hashed = [span for span, taken in zip(spans, cacheable, strict=True) if taken] or spans
     unit = math.gcd(*hashed) if unit is None else unit

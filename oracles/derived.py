@@ -67,6 +67,14 @@ def with_more_memory(case: Case) -> Case:
     return structs.replace(case, settings=structs.replace(case.settings, workers=workers))
 
 
+def with_a_layer_more(case: Case) -> Case:
+    """``case`` with its last layer once more, under a name of its own. Not for a case without layers."""
+    last = case.layers[-1]
+    names = {layer.name for layer in case.layers}
+    name = next(f"more.layers.{at}" for at in range(len(names) + 1) if f"more.layers.{at}" not in names)
+    return structs.replace(case, layers=(*case.layers, structs.replace(last, name=name)))
+
+
 DERIVED: dict[str, Callable[[Case], Case]] = {
     RENAMED: renamed, PERMUTED: permuted, WIDER_DCP: wider_dcp, MORE_MEMORY: with_more_memory,
 }  # fmt: skip

@@ -151,20 +151,38 @@ class Page(Struct, frozen=True):
     runs: tuple[Run, ...]
 
 
+def record_bases(placement: Placement) -> tuple[int, ...]:
+    """Where the bytes of each record begin, one base per record.
+
+    Records of one pool all begin at 0. Tensors of their own (0.26 to 0.28) are taken to lie one after another.
+    """
+    bases, end = [], 0
+    for record in placement.records:
+        bases.append(end)
+        end += record.size if is_own_tensor(record) else 0
+    return tuple(bases)
+
+
+def is_own_tensor(record: Record) -> bool:
+    """Whether a record states a tensor of its own, in which blocks lie a page apart, and not a part of one pool."""
+    return record.aliased and not record.block_stride
+
+
 def placed_pages(layout: str, placement: Placement, planned: Mapping[str, tuple[int, LayerSpec]]) -> list[Page]:
     """The pages of one pool, of layers that ``planned`` (group index and spec by layer) knows."""
     pages = []
-    for record in placement.records:
+    for base, record in zip(record_bases(placement), placement.records, strict=True):
         for at, name in enumerate(record.layers):
             if name not in planned:
                 continue
             group, spec = planned[name]
-            start = record.offset if record.aliased else record.offset + at * record.layer_stride
+            start = base + record.offset + (0 if record.aliased else at * record.layer_stride)
             heads = 1 if layout in BLOCK_COMPACT or record.aliased else heads_of(spec)
             strip = page_bytes(spec) // heads
             # Block-outermost: all layers' strips of a head lie together; else all blocks' do.
             gap = strip * (len(record.layers) if layout in BLOCK_OUTERMOST else placement.num_blocks)
-            runs = tuple(Run(start + head * gap, record.block_stride, strip) for head in range(heads))
+            stride = strip if is_own_tensor(record) else record.block_stride
+            runs = tuple(Run(start + head * gap, stride, strip) for head in range(heads))
             pages.append(Page(layer=name, group=group, spec=spec, runs=runs))
     return pages
 

@@ -2,64 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from fuzz.campaign import Finished, Found, Plan, Report, run
+from fuzz.campaign import CanaryCaught, Event, Finished, Found, Report, run
+from fuzz.campaign.canary import canary_names
+from fuzz.campaign.journal import Asking, Journal
+from fuzz.campaign.start import order_of
 from fuzz.case_files import read_case
 from fuzz.corpus import corpus_folder
-from fuzz.known import KnownFindings
-from fuzz.pair import Pair
+from fuzz.known import Known, KnownFindings
 from fuzz.planners.process import MEMORY_BYTES
-from fuzz.planners.trees import Config, open_launch
 from fuzz.store import Store
-from oracles.case import case_id
+from oracles.case import Case, case_id
 from tests.models import dense, split_by_draft
 
 OVERLAYS = Path(__file__).parent / "planners" / "overlays"
 
+ASKING = Asking(
+    unpatched="installed", patched="installed+isolate", contract="isolate", seed=1, seconds=None, cases=0,
+    corpus=True, twins=False, canary=False, jobs=1,
+)  # fmt: skip
 
-def campaign(folder: Path, patched: str, plan: Plan, unpatched: str = "installed") -> Report:
-    """The report of one campaign under the contract ``isolate``."""
-    before, after = open_launch(unpatched, Config()), open_launch(patched, Config())
-    pair = Pair(before, after, "isolate", case_seconds=20.0, memory=MEMORY_BYTES)
-    try:
-        events = list(run(pair, plan, Store(folder), KnownFindings([])))
-    finally:
-        pair.close()
-    found = [event.witness for event in events if isinstance(event, Found)]
+
+def events_of(
+    folder: Path,
+    asking: Asking,
+    corpus: tuple[Case, ...] = (),
+    known: KnownFindings | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> list[Event]:
+    """What one campaign tells."""
+    store = Store(folder)
+    journal = Journal.new(store, asking.seed)
+    order = order_of(asking, corpus, journal, case_seconds=20.0, memory=MEMORY_BYTES, ray=None)
+    return list(run(order, store, known or KnownFindings([]), journal, interrupted=interrupted))
+
+
+def report_of(events: list[Event]) -> Report:
+    """The report at the end."""
     finished = events[-1]
     assert isinstance(finished, Finished)
-    assert len(found) == len(finished.report.findings)
     return finished.report
 
 
 def test_the_smallest_witness_of_a_fault_is_kept(tmp_path: Path) -> None:
-    plan = Plan(seed=1, cases=150, corpus=(split_by_draft(), dense()), twins=False)
-    report = campaign(tmp_path, "installed+isolate", plan)
+    events = events_of(tmp_path, structs.replace(ASKING, cases=150), (split_by_draft(), dense()))
+    report = report_of(events)
     assert report.cases == 152
     assert report.corpus_cases == 2
+    assert len([event for event in events if isinstance(event, Found)]) == len(report.findings)
     split = next(w for w in report.findings if w.first_difference == "sharded.groups.count")
     assert (split.law, split.planner, split.verdict) == ("G6", "unpatched", "fixed")
     assert split.layers < len(split_by_draft().layers), "a smaller one was drawn after the corpus"
     for witness in report.findings:
         assert case_id(read_case(Path(witness.case))) == witness.id
-    kept = {path.stem for path in (tmp_path / "cases").iterdir()}
-    assert kept == {witness.id for witness in report.findings}, "cases of larger witnesses are dropped"
+    assert {(r.id, r.finding.fingerprint) for r in Store(tmp_path).records()} == {
+        (w.id, w.fingerprint) for w in report.findings
+    }
 
 
 @pytest.mark.slow
-def test_an_order_that_follows_the_hash_seed_is_seen(tmp_path: Path) -> None:
+def test_the_cases_and_findings_of_a_seed_do_not_depend_on_which_lane_is_faster(tmp_path: Path) -> None:
+    asking = structs.replace(ASKING, cases=240, jobs=2)
+    first, second = (report_of(events_of(tmp_path / name, asking, (dense(),))) for name in ("first", "second"))
+    assert first.verdicts == second.verdicts
+    assert first.mutated == second.mutated > 20
+    told = [[(w.id, w.fingerprint, w.verdict, w.seen) for w in report.findings] for report in (first, second)]
+    assert told[0] == told[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_order_that_follows_the_hash_seed_is_seen(tmp_path: Path, jobs: int) -> None:
     patched = f"installed+isolate+{OVERLAYS / 'by_hash.py'}"
-    report = campaign(tmp_path, patched, Plan(seed=1, cases=64))
-    assert report.planned_under_other_hash_seeds == 4
+    report = report_of(events_of(tmp_path, structs.replace(ASKING, patched=patched, cases=192, twins=True, jobs=jobs)))
+    assert report.planned_under_other_hash_seeds == 12
     assert "G9" in {w.law for w in report.findings if w.verdict == "regression"}
 
 
 @pytest.mark.slow
 def test_a_planner_compared_with_itself_shows_no_difference(tmp_path: Path) -> None:
-    report = campaign(tmp_path, "installed+isolate", Plan(seed=2, cases=600), unpatched="installed+isolate")
+    asking = structs.replace(ASKING, unpatched="installed+isolate", seed=2, cases=600, jobs=2)
+    report = report_of(events_of(tmp_path, asking))
     assert {w.verdict for w in report.findings} <= {"unfixed"}, "only faults that both have"
     assert not {w.law for w in report.findings} & {"G6", "G7", "G9"}
 
@@ -67,7 +95,7 @@ def test_a_planner_compared_with_itself_shows_no_difference(tmp_path: Path) -> N
 def test_both_symptoms_of_the_design_are_fixed_by_the_patch(tmp_path: Path) -> None:
     names = ("mla-and-window-draft.layer-outer", "mla-mamba-and-wide-block-draft.layer-outer")
     corpus = tuple(read_case(corpus_folder() / "examples" / f"{name}.json") for name in names)
-    report = campaign(tmp_path, "installed+isolate", Plan(seed=0, cases=0, corpus=corpus, twins=False))
+    report = report_of(events_of(tmp_path, ASKING, corpus))
     told = {w.summary for w in report.findings if (w.law, w.verdict, w.planner) == ("G6", "fixed", "unpatched")}
     assert told == {
         "the 4 sharded layers come in 2 groups beside the replicated ones, alone in 1 group",
@@ -75,3 +103,34 @@ def test_both_symptoms_of_the_design_are_fixed_by_the_patch(tmp_path: Path) -> N
         "and cannot be padded. Padding is only supported for non-MLA attention layers.), although each part plans "
         "alone",
     }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", range(3))
+def test_every_canary_is_caught(tmp_path: Path, at: int) -> None:
+    seed = next(seed for seed in range(3) if seed % len(canary_names()) == at)
+    events = events_of(tmp_path, structs.replace(ASKING, seed=seed, cases=24, canary=True))
+    report = report_of(events)
+    assert (report.canary, report.canary_survived) == (canary_names()[at], False)
+    assert [event.name for event in events if isinstance(event, CanaryCaught)] == [canary_names()[at]]
+    assert report.canary_caught_by in {"G1", "M1", "M2", "M3", "C1"}
+
+
+def test_a_known_fault_that_its_case_no_longer_shows_fails_the_run(tmp_path: Path) -> None:
+    import datetime
+
+    entry = Known(
+        fingerprint="0123abcd", reason="gone", expires=datetime.date(2030, 1, 1), case="regress/x.json",
+        under=("0.32.0 isolate",),
+    )  # fmt: skip
+    report = report_of(events_of(tmp_path, ASKING, (dense(),), KnownFindings([entry])))
+    assert report.unmatched == (entry,)
+    assert report.failed
+
+
+def test_an_interrupted_run_ends_in_order_and_can_be_resumed(tmp_path: Path) -> None:
+    report = report_of(events_of(tmp_path, structs.replace(ASKING, cases=10_000), interrupted=lambda: True))
+    assert report.interrupted
+    journal, state = Journal.last_unfinished(Store(tmp_path))
+    assert state.asking.cases == 10_000
+    assert journal.in_flight() == []

@@ -34,6 +34,7 @@ from fuzz.planners.protocol import (
     pack,
 )
 from fuzz.planners.trees import Launch
+from fuzz.planners.workload import Workload
 from oracles.case import Case
 from oracles.plan import Died, Outcome, TimedOut
 
@@ -45,6 +46,12 @@ CASE_SECONDS = 20.0
 
 MEMORY_BYTES = 2 * 2**30
 """Growth allowed beyond the imported tree; planning itself needs a few MiB."""
+
+RECYCLE_AFTER = 50_000
+"""Answers after which a fresh process takes over: what vLLM leaks never grows large, and 6 s of start are little."""
+
+OUTSIDERS = frozenset({"SIGKILL", "SIGTERM", "SIGHUP"})
+"""Signals that somebody sent. A planner that dies of one is asked again before its death counts as an outcome."""
 
 TAIL_BYTES = 1 << 16
 """Kept of what a process prints; the stacks of a crash take a few KiB."""
@@ -65,6 +72,7 @@ class Question(msgspec.Struct, frozen=True):
     case: Case
     depth: Depth = "all"
     twice: bool = False
+    workload: Workload | None = None
 
 
 class _Broken(Exception):
@@ -240,6 +248,10 @@ class Worker:
                 setattr(self, name, -1)
 
 
+def _from_outside(outcome: Outcome) -> bool:
+    return isinstance(outcome, Died) and outcome.cause in OUTSIDERS
+
+
 def describe(outcome: Outcome) -> str:
     """A half-sentence for an outcome that is no answer."""
     if isinstance(outcome, TimedOut):
@@ -265,6 +277,8 @@ class Planner:
         self.case_seconds = case_seconds
         self.memory = memory
         self.restarts = 0
+        self.killed = 0
+        self._served = 0
         self._worker: Worker | None = None
         self._hello: Hello | None = None
         self._numbers = iter(range(sys.maxsize))
@@ -325,8 +339,12 @@ class Planner:
         return self._hello
 
     def _serve(self, questions: list[Question]) -> list[Answer]:
-        asks = [Ask(number=next(self._numbers), case=q.case, depth=q.depth, twice=q.twice) for q in questions]
+        asks = [
+            Ask(number=next(self._numbers), case=q.case, depth=q.depth, twice=q.twice, workload=q.workload)
+            for q in questions
+        ]
         answers: list[Answer] = []
+        doubted = -1
         while len(answers) < len(asks):
             self._ensure()
             assert self._worker is not None
@@ -334,8 +352,22 @@ class Planner:
             try:
                 answers.extend(self._worker.converse(rest, self.case_seconds))
             except _Broken as broken:
-                self._worker.kill()
-                self._worker = None
-                self.restarts += 1
-                answers.append(Answer(number=asks[len(answers)].number, outcome=broken.outcome))
+                self._discard()
+                asked = asks[len(answers)].number
+                if _from_outside(broken.outcome) and asked != doubted:
+                    self.killed += 1
+                    doubted = asked
+                else:
+                    answers.append(Answer(number=asked, outcome=broken.outcome))
+        self._served += len(answers)
+        if self._served >= RECYCLE_AFTER:
+            self._discard()
         return answers
+
+    def _discard(self) -> None:
+        """Ends the process; the next question starts another."""
+        if self._worker is not None:
+            self._worker.kill()
+        self._worker = None
+        self._served = 0
+        self.restarts += 1

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from fuzz.planners.workload import Served, Workload
 from oracles.case import Case
 from oracles.plan import Outcome
 
@@ -22,8 +23,9 @@ MAX_MESSAGE_BYTES = 64 * 2**20
 OUT_OF_MEMORY_EXIT = 77
 """Exit status by which a worker says that the planner met its memory limit."""
 
-Depth = Literal["group", "all", "branches"]
-"""How deep to plan: to the groups, through every stage, or that with the branches taken (slow; see ``arcs``)."""
+Depth = Literal["group", "all", "branches", "serve", "views"]
+"""How deep to plan: to the groups, through every stage, that with the branches taken (slow; see ``arcs``), or that
+and then serve a workload on the plan (see ``workload``) or make the layers' views of the pool (see ``tree_views``)."""
 
 
 class Hello(Struct, frozen=True, kw_only=True, tag="hello"):
@@ -54,12 +56,37 @@ class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """One case: how deep to plan it, and whether to plan it twice (law G9)."""
+    """One case: how deep to plan it, whether to plan it twice (law G9), and the workload when it is to be served."""
 
     number: int
     case: Case
     depth: Depth = "all"
     twice: bool = False
+    workload: Workload | None = None
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """A layer's tensor as vLLM made it: bytes from the pool's first one, elements (block, head, state, content), and
+    bytes from one to the next in each.
+    """
+
+    layer: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    item_bytes: int
+
+
+class Viewed(Struct, frozen=True, kw_only=True):
+    """The views of one worker, up to the record at which there was an ``error`` (its type; ``message`` says more).
+
+    ``device`` is ``cpu``, or ``meta`` for a pool too large to allocate.
+    """
+
+    device: str
+    views: tuple[View, ...]
+    error: str = ""
+    message: str = ""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -67,7 +94,9 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     ``changed`` names inputs that the call altered (law G10). ``second`` is the outcome of planning again,
     when that differs from the first. ``seconds`` is CPU time inside vLLM's calls. ``branches`` are the keys of
-    ``arcs.Branch`` that planning took, when the ask's depth is ``branches``.
+    ``arcs.Branch`` that planning took, when the ask's depth is ``branches``. ``reached`` tells whether a planted
+    defect was called (``planting``). ``served`` is what came of the workload of an ask of depth ``serve``,
+    ``views`` each worker's of one of depth ``views``.
     """
 
     number: int
@@ -76,6 +105,9 @@ class Answer(Struct, frozen=True, kw_only=True):
     second: Outcome | None = None
     seconds: float = 0.0
     branches: tuple[str, ...] = ()
+    reached: bool = False
+    served: Served | None = None
+    views: tuple[Viewed, ...] = ()
 
 
 _HEADER = struct.Struct("<I")

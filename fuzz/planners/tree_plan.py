@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
+from fuzz.planners.planting import take_reached
 from fuzz.planners.protocol import Answer, Ask
 from fuzz.planners.tree import Tree
 from fuzz.planners.tree_config import changed_settings
@@ -33,6 +34,14 @@ def answer(tree: Tree, ask: Ask) -> Answer:
     """Plans ``ask.case`` once, or twice and compares."""
     if ask.depth == "branches":
         return traced_answer(tree, ask)
+    if ask.depth == "serve":
+        from fuzz.planners.tree_serve import served_answer  # only here: no other ask pays for it
+
+        return served_answer(tree, ask)
+    if ask.depth == "views":
+        from fuzz.planners.tree_views import viewed_answer
+
+        return viewed_answer(tree, ask)
     outcome, changed, seconds = plan(tree, ask.case, ask.depth)
     second = None
     if ask.twice:
@@ -40,7 +49,9 @@ def answer(tree: Tree, ask: Ask) -> Answer:
         seconds += more
         changed = tuple(dict.fromkeys((*changed, *changed_again)))
         second = again if again != outcome else None
-    return Answer(number=ask.number, outcome=outcome, changed=changed, second=second, seconds=seconds)
+    return Answer(
+        number=ask.number, outcome=outcome, changed=changed, second=second, seconds=seconds, reached=take_reached()
+    )
 
 
 def traced_answer(tree: Tree, ask: Ask) -> Answer:

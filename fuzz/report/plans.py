@@ -15,6 +15,7 @@ from fuzz.planners.protocol import Hello
 from oracles.case import Case, case_id, kind_of, mode_of
 from oracles.geometry import page_bytes
 from oracles.plan import STAGES, Died, Group, Outcome, Plan, Refusal, Refused, TimedOut, Unsupported, plan_of
+from oracles.quality import Assessment, assess
 
 
 class Planned(Struct, frozen=True, kw_only=True):
@@ -93,6 +94,7 @@ def _one_json(case: Case, one: Planned) -> dict[str, Any]:
         ] if placement is not None else None,
         "sizes": plan.sizes if plan is not None else None,
         "capacity": plan.capacity if plan is not None else None,
+        "quality": assess(case, plan) if plan is not None else None,
     }  # fmt: skip
 
 
@@ -193,12 +195,23 @@ def _plan_cell(case: Case, one: Planned) -> Table:
             f"  capacity: {plan.capacity.tokens:,} tokens, {plan.capacity.concurrency:.2f} requests of "
             f"{plan.capacity.model_len:,}"
         )
+    quality = assess(case, plan) if plan is not None else None
+    if quality is not None:
+        outer.add_row(_quality_words(quality))
     if isinstance(outcome, Refused):
         for refusal in outcome.refusals:
             outer.add_row(_refusal_words(refusal))
     elif _problem(outcome):
         outer.add_row(f"  [red]{type(outcome).__struct_config__.tag}[/]: {escape(_problem(outcome))}")
     return outer
+
+
+def _quality_words(found: Assessment) -> str:
+    text = f"  quality: {found.plan.request_bytes:,} bytes a request"
+    if found.optimum is None or found.request_ratio is None:
+        return text
+    groups, least = found.optimum.front[-1]
+    return f"{text}, {found.request_ratio:.2f} × the least ({least:,} in {groups} groups)"
 
 
 def _refusal_words(refusal: Refusal) -> str:

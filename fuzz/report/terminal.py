@@ -11,7 +11,18 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from fuzz.campaign import Event, Finished, Found, Progressed, Report, Started, Witness
+from fuzz.campaign import (
+    CanaryCaught,
+    Event,
+    Finished,
+    Found,
+    LaneLost,
+    Progressed,
+    Report,
+    Resumed,
+    Started,
+    Witness,
+)
 from oracles.law import LAWS
 
 LOG_EVERY_SECONDS = 10.0
@@ -50,7 +61,22 @@ def _consume(
                     f"  [bold]{planner.role:<9}[/] {escape(planner.address)}: vLLM {escape(planner.version)}"
                     f"{escape(revision)}, ready in {planner.start_seconds:.1f} s"
                 )
-            console.print(f"  contract  [bold]{event.contract}[/], seed {event.seed}")
+            console.print(
+                f"  contract  [bold]{event.contract}[/], seed {event.seed}, {event.jobs} pair(s) of planners, "
+                f"run {escape(event.run)}"
+            )
+        elif isinstance(event, Resumed):
+            console.print(
+                f"  going on after {event.cases:,} cases and {event.findings} findings; {event.in_flight} cases were "
+                "in flight and are asked again"
+            )
+        elif isinstance(event, CanaryCaught):
+            console.print(f"  [dim]canary {escape(event.name)}: caught by {event.law} within {event.cases} cases[/]")
+        elif isinstance(event, LaneLost):
+            console.print(
+                f"  [yellow]pair {event.lane} was lost ({escape(event.reason)}); its {event.cases} cases are asked "
+                "again[/]"
+            )
         elif isinstance(event, Found):
             if not event.witness.known:  # known ones are told at the end
                 _show_found(event.witness, console)
@@ -71,12 +97,14 @@ def _progress_line(event: Progressed, seconds: float | None, cases: int | None) 
     left = f"{max(0.0, seconds - event.seconds):3.0f} s left" if seconds is not None else (
         f"{event.cases}/{cases} cases" if cases is not None else f"{event.seconds:.0f} s"
     )  # fmt: skip
-    share = event.planner_seconds / event.seconds / 2 if event.seconds else 0.0
     text = Text(f"  {left} · {event.cases:,} cases · {rate:.0f}/s · ")
     for name, count in event.verdicts.items():
         if count:
             text.append(f"{count:,} {WORDS[name]}", style=COLOURS[name]).append(" · ")
-    return text.append(f"{event.distinct} distinct findings · planners busy {share:.0%}")
+    return text.append(
+        f"{event.distinct} distinct findings · {event.pairs} feature pairs, {event.branches} branches reached, "
+        f"{event.novelty:.3f} new pairs a case"
+    )
 
 
 def _show_found(witness: Witness, console: Console) -> None:
@@ -109,11 +137,24 @@ def show_report(report: Report, console: Console, address_arguments: str) -> Non
              address_arguments)  # fmt: skip
     if report.known:
         _show_known(report, console)
+    for entry in report.unmatched:
+        console.print(
+            f"\n[yellow]Gone[/]: {entry.fingerprint}, known from {escape(entry.case)}, was not met "
+            f"({escape(entry.reason)}).\n  Delete its entry from known.toml, or take this release out of the "
+            "entry's list `under`.",
+            soft_wrap=True,
+        )
     console.print()
     console.print(
-        f"{report.cases:,} cases in {report.seconds:.1f} s ({report.cases_per_second:.0f} cases/s), "
-        f"{report.corpus_cases} of them from the corpus; seed {report.seed}"
+        f"{report.cases:,} cases in {report.seconds:.1f} s ({report.cases_per_second:.0f} cases/s): "
+        f"{report.corpus_cases} from the corpus, {report.mutated:,} mutants, the rest drawn; seed {report.seed}"
     )
+    console.print(
+        f"reached {report.pairs} pairs of features and {report.branches} branches of the planner; of the next case "
+        f"{report.novelty:.3f} new pairs are to be expected"
+    )
+    if report.planned_under_other_hash_seeds:
+        console.print(f"{report.planned_under_other_hash_seeds:,} cases were planned under other hash seeds too")
     console.print(f"[bold]{escape(conclusion(report))}[/]")
 
 
@@ -135,6 +176,13 @@ def conclusion(report: Report) -> str:
     if open_:
         worst = open_[0]
         return f"{len(open_)} finding(s) need attention, first {worst.id}: {worst.summary}{also}"
+    if report.canary_survived:
+        return (
+            f"The run does not count: the defect planted in it (canary {report.canary}) was not found. Either the "
+            "patched planner cannot be judged here (`kvfuzz doctor`), or kvfuzz is broken."
+        )
+    if report.unmatched:
+        return f"{len(report.unmatched)} known fault(s) were not met: known.toml is out of date."
     if report.cases == 0:
         return "No case was planned: nothing is known."
     gain = f" and fixes {len(fixed)} kind(s) of fault" if fixed else ""

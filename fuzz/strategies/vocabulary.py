@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from fuzz.planners.protocol import Hello
-from oracles.case import SPEC_CLASSES
+from oracles.case import SPEC_CLASSES, AttentionSpec, Spec, kind_of
+from oracles.specs import MultipleOf
 
 YOUNG_FIELDS = {"topk_buffer_width"}
 """Fields that 0.33 has and 0.32 has not; the default vocabulary is what both know."""
@@ -40,6 +41,17 @@ class Vocabulary(Struct, frozen=True, kw_only=True):
     def knows(self, kind: str, field: str) -> bool:
         """Whether the planners can say ``field`` of ``kind``."""
         return field in self.fields.get(kind, frozenset())
+
+    def can_say(self, spec: Spec) -> bool:
+        """Whether the planners can express ``spec``: its kind, and every field in which it is not the default."""
+        known = self.fields.get(kind_of(spec))
+        if known is None or any(name not in known for name in spoken_fields(spec)):
+            return False
+        if isinstance(spec.block_stride_alignment, MultipleOf) and not self.multiple_of:
+            return False
+        if not isinstance(spec, AttentionSpec):
+            return True
+        return spec.kv_quant_mode in self.quant_modes and (self.fractions or isinstance(spec.tokens_per_state, int))
 
     def replicable(self, kind: str) -> bool:
         """Whether a cache of ``kind`` can be kept whole on every DCP rank."""
@@ -74,6 +86,16 @@ def vocabulary_of(*hellos: Hello) -> Vocabulary:
         fractions=layouts,
         multiple_of="kernel_block_alignment" in capabilities,
         quant_modes=PACKED_QUANT_MODES if layouts else COMMON_QUANT_MODES,
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def spoken_fields(spec: Spec) -> tuple[str, ...]:
+    """The fields of a spec that must be said, because they are not at their default."""
+    return tuple(
+        field.name
+        for field in msgspec.structs.fields(spec)
+        if not field.required and getattr(spec, field.name) != field.default
     )
 
 

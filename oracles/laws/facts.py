@@ -140,7 +140,7 @@ def pages_hold_their_blocks(evidence: Evidence) -> Iterator[Breach]:
     plan = evidence.plan
     assert plan is not None and plan.groups is not None
     own = own_specs(evidence.case)
-    pages = [page_bytes(spec) for spec in plan.specs]
+    pages = [_stated_page(spec) for spec in plan.specs]
     for group in plan.groups:
         specs = group_specs(plan, group)
         for name, spec in {id(spec): (name, spec) for name, spec in reversed(specs)}.values():
@@ -162,6 +162,12 @@ def pages_hold_their_blocks(evidence: Evidence) -> Iterator[Breach]:
             words = f"the group of {_names(group.layers)} claims a page of {group.page_bytes} bytes, not {total}"
             yield Breach(law="G5", path="groups[].page_bytes", detail=words)
             return
+
+
+def _stated_page(spec: Spec) -> int:
+    """The page that a planned spec states; only a layer's own spec may leave it to an alignment."""
+    padded: int | None = getattr(spec, "page_size_padded", None)
+    return page_bytes(spec) if padded is None else padded
 
 
 DROPPING = frozenset({"eagle", "eagle3", "mtp"})

@@ -13,7 +13,7 @@ from oracles.case import MultipleOf, Spec
 from oracles.geometry import content_bytes, page_bytes, stride_alignment, with_block_size
 from oracles.law import Breach, Evidence, law
 from oracles.laws.reading import own_specs, planned_specs
-from oracles.placement import BLOCK_OUTERMOST, Page, first_overlap, placed_pages
+from oracles.placement import BLOCK_OUTERMOST, Page, first_overlap, is_own_tensor, placed_pages, record_bases
 from oracles.plan import Placement
 
 
@@ -22,8 +22,8 @@ def _is_placed(evidence: Evidence) -> bool:
     return plan is not None and plan.groups is not None and plan.placement is not None
 
 
-def _has_pool(evidence: Evidence) -> bool:
-    """Placed in one pool per worker (0.29 on); before, layers alias tensors of their own."""
+def _has_layouts(evidence: Evidence) -> bool:
+    """Placed by a layout (0.29 on); before, layers alias tensors of their own."""
     if not _is_placed(evidence):
         return False
     return not any(record.aliased for placement in _pools(evidence) for record in placement.records)
@@ -84,7 +84,7 @@ def every_layer_has_one_place(evidence: Evidence) -> Iterator[Breach]:
                 return
 
 
-@law("M2", applies=_has_pool)
+@law("M2", applies=_is_placed)
 def the_pool_is_full(evidence: Evidence) -> Iterator[Breach]:
     """A worker's records state one pool of whole blocks; it fits the memory, and one block more would not.
 
@@ -98,10 +98,12 @@ def the_pool_is_full(evidence: Evidence) -> Iterator[Breach]:
     full = False
     used = [(w, p) for w, p in zip(settings.workers, pools, strict=False) if p.records]
     for worker, placement in used:
-        sizes = {record.size for record in placement.records}
-        size = max(sizes)
-        if len(sizes) > 1 or size < 1 or placement.num_blocks < 1 or size % placement.num_blocks:
-            words = f"records state pools of {sorted(sizes)[:3]} bytes for {placement.num_blocks} blocks"
+        own = [record.size for record in placement.records if is_own_tensor(record)]
+        pooled = {record.size for record in placement.records if not is_own_tensor(record)}
+        size = sum(own) + max(pooled, default=0)
+        uneven = placement.num_blocks < 1 or any(one < 1 or one % placement.num_blocks for one in (*own, *pooled))
+        if len(pooled) > 1 or uneven:
+            words = f"records state pools of {sorted({*own, *pooled})[:3]} bytes for {placement.num_blocks} blocks"
             yield _breach(evidence, "M2", "size", words)
             return
         if settings.block_override is None and size > worker.memory:
@@ -117,31 +119,38 @@ def the_pool_is_full(evidence: Evidence) -> Iterator[Breach]:
         yield _breach(evidence, "M2", "num_blocks.override", words)
 
 
-@law("M3", applies=_has_pool)
+@law("M3", applies=_is_placed)
 def pages_lie_in_the_pool(evidence: Evidence) -> Iterator[Breach]:
     """Every page of every block lies inside the pool.
 
     A page outside it is written into whatever the allocator put there.
     """
     for placement, pages in zip(_pools(evidence), _pages(evidence), strict=False):
-        sizes = {name: record.size for record in placement.records for name in record.layers}
+        bounds = {
+            name: (base, base + record.size)
+            for base, record in zip(record_bases(placement), placement.records, strict=True)
+            for name in record.layers
+        }
         for page in pages:
             last = max(run.end(placement.num_blocks) for run in page.runs)
-            if page.runs[0].start < 0 or last > sizes[page.layer]:
-                words = f"{page.layer} ends at byte {last} of a pool of {sizes[page.layer]}"
+            first, end = bounds[page.layer]
+            if page.runs[0].start < first or last > end:
+                words = f"{page.layer} ends at byte {last - first} of a pool of {end - first}"
                 yield _breach(evidence, "M3", "bounds", words)
                 return
 
 
-@law("M4", applies=_has_pool)
+@law("M4", applies=_is_placed)
 def layers_of_a_group_are_apart(evidence: Evidence) -> Iterator[Breach]:
     """Pages of one group never share a byte, whatever their layers and blocks.
 
     All of them hold live tokens at the same time.
     """
     for placement, pages in zip(_pools(evidence), _pages(evidence), strict=False):
-        for group in {page.group for page in pages}:
-            members = [page for page in pages if page.group == group]
+        by_group: dict[int, list[Page]] = {}
+        for page in pages:
+            by_group.setdefault(page.group, []).append(page)
+        for members in by_group.values():
             runs = [(at, run) for at, page in enumerate(members) for run in page.runs]
             found = first_overlap(runs, placement.num_blocks, across=False)
             if found is not None:
@@ -150,7 +159,7 @@ def layers_of_a_group_are_apart(evidence: Evidence) -> Iterator[Breach]:
                 return
 
 
-@law("M5", applies=_has_pool)
+@law("M5", applies=_is_placed)
 def blocks_of_different_groups_are_apart(evidence: Evidence) -> Iterator[Breach]:
     """Pages of different block ids never share a byte, in whatever groups.
 
@@ -165,7 +174,7 @@ def blocks_of_different_groups_are_apart(evidence: Evidence) -> Iterator[Breach]
             return
 
 
-@law("M6", applies=_has_pool)
+@law("M6", applies=_is_placed)
 def content_fits_the_page(evidence: Evidence) -> Iterator[Breach]:
     """What a layer writes for one block fits the page it was given.
 
@@ -191,7 +200,7 @@ def _content_at(spec: Spec, block_size: int) -> int:
     return content_bytes(with_block_size(spec, block_size))
 
 
-@law("M7", applies=_has_pool)
+@law("M7", applies=_is_placed)
 def strides_keep_their_alignment(evidence: Evidence) -> Iterator[Breach]:
     """The distance between two blocks of a layer is a multiple of the alignment its backend asks for.
 
@@ -211,7 +220,7 @@ def strides_keep_their_alignment(evidence: Evidence) -> Iterator[Breach]:
                 return
 
 
-@law("M9", applies=_has_pool)
+@law("M9", applies=_has_layouts)
 def places_scale_with_the_blocks(evidence: Evidence) -> Iterator[Breach]:
     """Offsets and strides are one function of the block count, so that a small pool proves a large one.
 

@@ -125,6 +125,7 @@ def _pool_differences(expected: Placement, obtained: Placement) -> Iterator[Diff
     for name in wanted.keys() & got.keys():
         pairs.append(("placement[].block_stride", wanted[name][1], got[name][1]))
         pairs.append(("placement[].start", wanted[name][0], got[name][0]))
+        pairs.append(("placement[].shared_by", wanted[name][2], got[name][2]))
     pairs.append(("placement[].group_drafts", expected.group_drafts, obtained.group_drafts))
     for path, a, b in pairs:
         found = differ(path, a, b)
@@ -132,10 +133,14 @@ def _pool_differences(expected: Placement, obtained: Placement) -> Iterator[Diff
             yield found
 
 
-def _where(placement: Placement) -> dict[str, tuple[int, int]]:
-    """Each layer's first byte and block stride."""
+def _where(placement: Placement) -> dict[str, tuple[int, int, frozenset[str]]]:
+    """Each layer's first byte and block stride, and the layers that lie over the same tensor."""
     return {
-        name: (record.offset + at * record.layer_stride, record.block_stride)
+        name: (
+            record.offset + at * record.layer_stride,
+            record.block_stride,
+            frozenset(record.layers) if record.aliased else frozenset(),
+        )
         for record in placement.records
         for at, name in enumerate(record.layers)
     }

@@ -1,4 +1,4 @@
-"""The grouping rules of vLLM 0.28 to 0.33, top to bottom as in VLLM.md 3; rule 5 is in ``packing``."""
+"""The grouping rules of vLLM 0.26 to 0.33, top to bottom as in VLLM.md 3; rule 5 is in ``packing`` and ``tuples``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from msgspec import structs
 
 from oracles.case import Settings
 from oracles.geometry import DTYPE_BYTES, ceil_div
-from oracles.reference.packing import LayerMap, Made, latent_tuples, packed, plain, wrapper
+from oracles.reference.packing import LayerMap, Made, packed, plain, wrapper
 from oracles.reference.rules import RuleSet
 from oracles.reference.specs import is_uniform, merged, page, promoted, scaled, slot_key, with_page
+from oracles.reference.tuples import latent_tuples
 from oracles.specs import (
     AttentionSpec,
     ChunkedLocalSpec,
@@ -64,7 +65,7 @@ def group_layers(layers: LayerMap, settings: Settings, rules: RuleSet) -> list[M
     try:
         others = on_one_page(others, rules)  # rule 6
     except RefusedError:
-        whole = with_windows_kept_whole(layers, rules)
+        whole = with_windows_kept_whole(layers, rules) if rules.keeps_windows_whole else None
         if whole is None:
             raise
         return [wrapper(whole)]
@@ -104,11 +105,18 @@ def promote_all(layers: LayerMap, rules: RuleSet) -> LayerMap:
     made = layers
     if full_blocks:
         common = next(iter(full_blocks)) if len(full_blocks) == 1 else None
-        table = {spec: promoted(spec, common or spec.block_size) for spec in set(layers.values())}
+        table = {
+            spec: promoted(spec, common if common and _takes_block(spec, rules) else spec.block_size)
+            for spec in set(layers.values())
+        }  # fmt: skip
         made = {name: table[spec] for name, spec in layers.items()}
     if not is_uniform(made.values(), rules):
         raise RefusedError("ValueError", "the layers cannot be brought to one kind without the hybrid manager")
     return made
+
+
+def _takes_block(spec: Spec, rules: RuleSet) -> bool:
+    return rules.promotes_blocks or isinstance(spec, SlidingWindowMlaSpec)
 
 
 # Rule 6: all pages raised to the largest.
@@ -159,7 +167,7 @@ def equal_counts(layers: LayerMap, rules: RuleSet) -> list[Made]:
     joined: list[list[Spec]] = []
     for spec in equal:
         for together in joined:
-            if merged([*together, spec], rules) is not None:
+            if rules.joins_collections and merged([*together, spec], rules) is not None:
                 together.append(spec)
                 break
         else:
@@ -194,7 +202,7 @@ def with_hidden(groups: list[Made], hidden: LayerMap, rules: RuleSet) -> list[Ma
     made = []
     for name, spec in hidden.items():
         fitting = max(common // _entry_bytes(spec), 1)
-        size = _largest_divisor(block, fitting)
+        size = _largest_divisor(block, fitting) if rules.divides_hidden_blocks else fitting
         bare = structs.replace(spec, block_size=size, page_size_padded=None, alignment=None)
         if page(bare) > common:
             raise RefusedError("ValueError", "a hidden-state entry does not fit the common page")

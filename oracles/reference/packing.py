@@ -1,4 +1,4 @@
-"""Rule 5 in both generations: groups of several page sizes. Source: VLLM.md 3.
+"""Rule 5 from 0.29 on: groups of several page sizes. Source: VLLM.md 3.
 
 A *layer map* gives each layer's spec, in order. A *bucket* holds layers that may share a wrapper (rule 3), by page
 size. Balanced buckets, with equally many layers of each size, are dealt out in rounds of one layer of each size.
@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from oracles.geometry import ceil_div
 from oracles.reference.rules import RuleSet
-from oracles.reference.specs import is_uniform, page, slot_key
-from oracles.specs import CircularBufferSpec, MambaSpec, MlaSpec, SlidingWindowMlaSpec, SlidingWindowSpec, Spec
+from oracles.reference.specs import page, slot_key
+from oracles.specs import CircularBufferSpec, MambaSpec, SlidingWindowSpec, Spec
 
 LayerMap = dict[str, Spec]
 
@@ -124,29 +124,3 @@ def deal(bucket: Bucket, count: int) -> list[Made]:
         return [wrapper(bucket.layers)]
     rounds = list(zip(*bucket.by_page.values(), strict=True))
     return [wrapper(bucket.layers, [name for one in rounds[first::count] for name in one]) for first in range(count)]
-
-
-# Before layouts (0.28 and older): tuples of latent layers instead.
-
-
-def latent_tuples(layers: LayerMap, rules: RuleSet) -> list[Made] | None:
-    """The groups of a model of MLA and windowed MLA whose pages differ; None where the path does not hold.
-
-    It holds when the plain latent layers may share a wrapper, and each block size and window of the others forms
-    whole tuples. A model with any other layer goes the common way: none may be left out.
-    """
-    latent: LayerMap = {name: spec for name, spec in layers.items() if isinstance(spec, MlaSpec)}
-    windowed: dict[tuple[int, int], LayerMap] = {}
-    for name, spec in layers.items():
-        if isinstance(spec, SlidingWindowMlaSpec):
-            windowed.setdefault((spec.block_size, spec.sliding_window), {})[name] = spec
-    if not latent or not windowed or len(latent) + sum(len(one) for one in windowed.values()) < len(layers):
-        return None
-    if len({page(spec) for spec in layers.values()}) < 2 or not is_uniform(latent.values(), rules):
-        return None
-    buckets: list[Bucket] = [bucket_of(members) for members in windowed.values()]
-    if not all(bucket.balanced for bucket in buckets):
-        return None
-    floor = bucket_of(latent).repeats
-    repeats = least_padding([floor, *(bucket.repeats for bucket in buckets)], floor)
-    return [wrapper(latent), *(group for bucket in buckets for group in deal(bucket, -(-bucket.repeats // repeats)))]

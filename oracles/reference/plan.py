@@ -41,17 +41,19 @@ from oracles.law import Contract
 from oracles.placement import (
     BLOCK_COMPACT,
     BLOCK_OUTERMOST,
+    GroupSpecs,
     LayoutError,
     bytes_per_block,
     check_layout,
     expected_records,
     heads_of,
 )
-from oracles.plan import Capacity, Group, Outcome, Placement, Plan, Planned, Refusal, Refused, Sizes, Stage
+from oracles.plan import Capacity, Group, Outcome, Placement, Plan, Planned, Record, Refusal, Refused, Sizes, Stage
 from oracles.reference.grouping import RefusedError, UnruledError, group_layers
 from oracles.reference.packing import LayerMap, Made
 from oracles.reference.rules import RuleSet
 from oracles.reference.specs import is_uniform, page, settle
+from oracles.reference.tuples import block_bytes, tensors
 
 
 class Unruled(Struct, frozen=True):
@@ -63,9 +65,12 @@ class Unruled(Struct, frozen=True):
 def expected_plan(case: Case, rules: RuleSet, contract: Contract) -> Outcome | Unruled:
     """What a correct planner of this version answers to ``case`` under ``contract``."""
     settings = case.settings
-    layers = layer_map(case)
+    unchained = structs.replace(case, settings=structs.replace(settings, speculative=None))
+    layers = layer_map(case if rules.retains_chained_tokens else unchained)
     if rules.aligns_strides == "pool" and any(isinstance(s.block_stride_alignment, MultipleOf) for s in case.specs):
         return Unruled("0.31 knows stride alignments in bytes only")
+    if rules.sizes_quantised_states and any(_is_sized_by_the_tree(spec) for spec in case.specs):
+        return Unruled("to 0.27 a tree works out the bytes of quantised states by itself")
     if any(isinstance(spec, EncoderOnlySpec) for spec in case.specs):
         return Unruled("encoder-only layers are registered by no planner")
     has_layouts = rules.generation == "packed"
@@ -81,8 +86,6 @@ def expected_plan(case: Case, rules: RuleSet, contract: Contract) -> Outcome | U
     table: dict[Spec, int] = {}
     said = tuple(_as_group(group, mark, table, settings.dcp) for group, mark in zip(groups, drafts, strict=True))
     plan = Plan(specs=tuple(table), groups=said)
-    if not has_layouts:
-        return Planned(plan=plan)  # layers aliased in tensors of their own: the later stages are not ruled
     try:
         length, placed = placements(groups, drafts, case, rules)
     except (LayoutError, RefusedError) as error:
@@ -98,6 +101,12 @@ def _refused(stage: Stage, type_name: str, cause: str, plan: Plan) -> Refused:
 
 
 # Before grouping: the map of the whole model, and the guard on its layout.
+
+
+def _is_sized_by_the_tree(spec: Spec) -> bool:
+    """Scales of a token and head, and the packed latent format, are part of the page where they are not stated."""
+    scaled = isinstance(spec, AttentionSpec) and "PER_TOKEN_HEAD" in spec.kv_quant_mode
+    return scaled or getattr(spec, "cache_dtype_str", None) == "fp8_ds_mla"
 
 
 def layer_map(case: Case) -> LayerMap:
@@ -225,16 +234,14 @@ def placements(
     for worker, mine in zip(settings.workers, local, strict=True):
         if not any(mine):
             continue  # nothing lies here: this worker follows the others
-        check_layout(settings.layout, mine, rules)
-        per_block = bytes_per_block(settings.layout, mine, rules)
-        pools.append(settings.block_override or worker.memory // per_block)
+        pools.append(settings.block_override or worker.memory // _block_bytes(mine, groups, settings, rules))
     if not pools:
         return settings.model_len, tuple(Placement(num_blocks=1, records=(), group_layers=()) for _ in settings.workers)
-    length = _length_served(groups, settings, rules, min(pools) - 1)
+    length = _length_served(groups, settings, rules, min(pools) - rules.counts_null_block)
     return length, tuple(
         Placement(
             num_blocks=min(pools),
-            records=expected_records(settings.layout, mine, min(pools), rules) if any(mine) else (),
+            records=_records(mine, groups, min(pools), settings, rules) if any(mine) else (),
             group_layers=tuple(tuple(name for name, _ in part) for part in mine),
             group_drafts=tuple(drafts),
         )
@@ -242,12 +249,29 @@ def placements(
     )
 
 
+def _block_bytes(mine: Sequence[GroupSpecs], groups: Sequence[Made], settings: Settings, rules: RuleSet) -> int:
+    """Bytes per block on one worker. Raises LayoutError."""
+    if rules.generation == "tuples":
+        return block_bytes(mine, rules, wrapped=groups[0].spec is None)
+    check_layout(settings.layout, mine, rules)
+    return bytes_per_block(settings.layout, mine, rules)
+
+
+def _records(
+    mine: Sequence[GroupSpecs], groups: Sequence[Made], num_blocks: int, settings: Settings, rules: RuleSet
+) -> tuple[Record, ...]:
+    """The records of one worker. Raises LayoutError."""
+    if rules.generation == "tuples":
+        return tuple(tensors(mine, num_blocks, rules, wrapped=groups[0].spec is None))
+    return expected_records(settings.layout, mine, num_blocks, rules)
+
+
 def _length_served(groups: Sequence[Made], settings: Settings, rules: RuleSet, usable: int) -> int:
     """The model length, or the longest that fits when that is asked for. Raises RefusedError."""
     specs = [group.specs for group in groups]
     keeps = rules.mode_all_keeps_states
     if usable < 1:
-        raise RefusedError("ValueError", "no memory for a block beside the null block")
+        raise RefusedError("ValueError", "no memory for a block")
     length = settings.model_len
     if settings.auto_fit:
         length = largest_length(specs, settings, usable, keep_all_states=keeps)

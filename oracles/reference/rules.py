@@ -20,7 +20,7 @@ class RuleSet(Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: the version, for messages.
-        generation: ``packed`` (0.29 to 0.33) or ``tuples`` (0.28; groups only).
+        generation: ``packed`` (0.29 to 0.33) or ``tuples`` (0.26 to 0.28), which knows no layouts; see ``tuples``.
         windows_are_state: rule 5 counts ring buffers and unsplit sliding windows among the state buckets (0.30 on).
         scales_for_hidden_states: rule 8 scales the groups until one hidden-state entry fits a page (0.30 on).
         compressed_mla_path: a path of its own for Mamba beside compressed MLA (0.30 and 0.31); not ruled here.
@@ -43,6 +43,21 @@ class RuleSet(Struct, frozen=True, kw_only=True):
         pads_attention: rule 6 pads attention pages that do not divide the largest (0.29 on; before only where a
             backend says that it can, which a case cannot).
         decode_marks_agree: MLA merges only when ``non_causal_multi_token_decode`` agrees (0.29).
+        states_share_pages: rule 3 puts recurrent layers together only if their pages are equal (0.29 on).
+        counts_null_block: the null block is set aside when a model is admitted (0.29 on).
+        divides_hidden_blocks: rule 8 takes a divisor of the groups' blocks, and not just any block that fills the
+            page (0.28 on).
+        retains_chained_tokens: windows retain what a chain of MTP modules reads further ahead (0.28 on).
+        joins_collections: rule 7 joins collections of layers that merge (0.27 on); before, only equal ones.
+        promotes_blocks: rule 0 gives every local layer the block size of the full ones (0.27 on); before, windowed
+            MLA alone.
+        keeps_windows_whole: rule 6 has its way out (0.27 on).
+        hashes_by_mode: the hash unit backs off beside a recurrent layer that is not in mode ``align`` (0.28 on);
+            before, beside one whose block is not the configured one.
+        sizes_quantised_states: the tree works out the bytes of quantised states by itself, whatever a case says of them
+            (to 0.27); such cases are not ruled.
+        aligns_tuples: windows in tuples are padded to the next page of the latent layers, and share the slots of
+            that page (0.26).
     """
 
     name: str
@@ -62,6 +77,16 @@ class RuleSet(Struct, frozen=True, kw_only=True):
     dropping_methods: frozenset[str] = frozenset({"eagle", "eagle3", "mtp"})
     pads_attention: bool = True
     decode_marks_agree: bool = False
+    states_share_pages: bool = True
+    counts_null_block: bool = True
+    divides_hidden_blocks: bool = True
+    retains_chained_tokens: bool = True
+    joins_collections: bool = True
+    promotes_blocks: bool = True
+    keeps_windows_whole: bool = True
+    hashes_by_mode: bool = True
+    sizes_quantised_states: bool = False
+    aligns_tuples: bool = False
 
 
 V33 = RuleSet(name="0.33")
@@ -80,8 +105,18 @@ V29 = structs.replace(
     V30, name="0.29", windows_are_state=False, scales_for_hidden_states=False, compressed_mla_path=False,
     decode_marks_agree=True,
 )  # fmt: skip
-V28 = structs.replace(V29, name="0.28", generation="tuples", pads_attention=False, decode_marks_agree=False)
-RULE_SETS: dict[str, RuleSet] = {rules.name: rules for rules in (V28, V29, V30, V31, V32, V33)}
+V28 = structs.replace(
+    V29, name="0.28", generation="tuples", pads_attention=False, decode_marks_agree=False, states_share_pages=False,
+    counts_null_block=False,
+)  # fmt: skip
+V27 = structs.replace(
+    V28, name="0.27", divides_hidden_blocks=False, retains_chained_tokens=False, hashes_by_mode=False,
+    sizes_quantised_states=True,
+)  # fmt: skip
+V26 = structs.replace(
+    V27, name="0.26", joins_collections=False, promotes_blocks=False, keeps_windows_whole=False, aligns_tuples=True,
+)  # fmt: skip
+RULE_SETS: dict[str, RuleSet] = {rules.name: rules for rules in (V26, V27, V28, V29, V30, V31, V32, V33)}
 """Every rule set by minor version."""
 
 

@@ -101,18 +101,20 @@ def _without_alignment(spec: Spec) -> Spec:
 @functools.lru_cache(maxsize=4096)
 def slot_key(spec: Spec) -> tuple[object, ...]:
     """Rule 3: specs with one key may share a wrapper: block size, mode and token slots are the same."""
-    extra: tuple[object, ...] = ()
+    extra: object = None
+    state_page = None
     if isinstance(spec, MambaSpec):
-        extra = (page(spec), spec.prefill_checkpoint_alignment)
+        extra, state_page = spec.prefill_checkpoint_alignment, page(spec)
     elif isinstance(spec, SlidingWindowMlaSpec):
-        extra = ("latent",)  # the same tokens as a plain window, but a kind of its own
-    return spec.block_size, is_split_by_dcp(spec), token_slots(spec), extra
+        extra = "latent"  # the same tokens as a plain window, but a kind of its own
+    return spec.block_size, is_split_by_dcp(spec), token_slots(spec), extra, state_page
 
 
 def is_uniform(specs: Iterable[Spec], rules: RuleSet) -> bool:
     """Whether rule 2 or rule 3 takes them all."""
     distinct = list(dict.fromkeys(specs))
-    return len({slot_key(spec) for spec in distinct}) <= 1 or merged(distinct, rules) is not None
+    keys = {slot_key(spec) if rules.states_share_pages else slot_key(spec)[:-1] for spec in distinct}
+    return len(keys) <= 1 or merged(distinct, rules) is not None
 
 
 def promoted(spec: Spec, block_size: int) -> Spec:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fuzz.harvested import HarvestError, case_from_harvest, variants
+from fuzz.harvest.samples import HarvestError, case_from_harvest, variants
 from oracles.case import (
     Case,
     FullSpec,

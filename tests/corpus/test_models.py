@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fuzz.corpus import Entry, corpus_folder, load_corpus
-from fuzz.harvested import case_from_harvest, variants
+from fuzz.harvest.samples import case_from_harvest, variants
 from fuzz.planners.process import Planner, Question
 from oracles.case import case_id, dump_case, is_mixed
 from oracles.plan import Planned

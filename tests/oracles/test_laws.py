@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from msgspec import structs
@@ -307,6 +307,32 @@ def test_no_law_objects_to_an_unusual_plan(name: str) -> None:
     case = UNUSUAL[name]
     derived = {key: expected_plan(derive(case), RULES, "native") for key, derive in DERIVED.items()}
     assert breaches(case, right_plan(case), derived=derived) == []
+
+
+def sound_evidence() -> Iterator[Evidence]:
+    """Evidence that no law may object to, with something for each law to look at."""
+    for case in UNUSUAL.values():
+        derived = {key: expected_plan(derive(case), RULES, "native") for key, derive in DERIVED.items()}
+        yield evidence(case, right_plan(case), derived=derived)
+    yield evidence(_drafted(), right_plan(_drafted()))
+    parts = Parts(
+        sharded=expected_plan(sharded_part(MIXED), RULES, "isolate"),  # type: ignore[arg-type]
+        replicated=expected_plan(replicated_part(MIXED), RULES, "isolate"),  # type: ignore[arg-type]
+    )
+    yield evidence(MIXED, right_plan(MIXED, "isolate"), contract="isolate", parts=parts)
+    same = planned(right_plan(HYBRID))
+    yield evidence(HYBRID, right_plan(HYBRID), counterpart=same, twin=same)
+    typed = Refusal(stage="place", type="ValueError", message="the model does not fit the memory")
+    refused = Refused(refusals=(typed,), plan=groups_only(right_plan(HYBRID)))
+    yield structs.replace(evidence(HYBRID, right_plan(HYBRID)), outcome=refused)
+
+
+def test_every_law_is_put_to_a_correct_plan_and_keeps_silent() -> None:
+    asked: set[str] = set()
+    for one in sound_evidence():
+        assert broken_laws(one) == []
+        asked |= {name for name, law in LAWS.items() if law.applies(one)}
+    assert asked == set(LAWS) - {"G10"}  # a changed input is all its evidence, and never sound
 
 
 def test_an_unasked_derived_case_is_not_judged() -> None:

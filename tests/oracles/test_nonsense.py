@@ -11,7 +11,7 @@ from fuzz.strategies import draw_case
 from oracles.case import Case
 from oracles.derived import DERIVED
 from oracles.plan import Plan, Planned
-from oracles.quality import measure
+from oracles.quality import assess
 from oracles.reference import compare_with, expected_plan
 from tests.oracles.models import FULL, RULES, STATE, WINDOW, breaches, model, right_plan, settings
 
@@ -57,7 +57,7 @@ def test_no_oracle_falls_over_a_spoiled_plan() -> None:
                 continue  # no worker lets such a reply through
             breaches(case, plan, derived=derived)
             compare_with(expected, Planned(plan=plan))
-            measure(case, plan)
+            assess(case, plan)
             judged += 1
     assert judged > 100
 

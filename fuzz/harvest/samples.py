@@ -6,7 +6,9 @@ into ``specs``), the layers a draft owns (``draft_layers``), the layout vLLM res
 saw (``planner_config``). Nothing of it is dropped in silence: an unknown class or field is an error.
 
 A harvest is one case (``case_from_harvest``). The corpus keeps it in several forms (``variants``): under other
-DCP sizes, and with its draft replicated or a replicated draft added.
+DCP sizes, and with its draft replicated or a replicated draft added. With worker processes the engine core plans
+with settings from before its workers chose their block size: ``case_from_harvest`` is what the core sees,
+``workers_case`` what the workers see.
 """
 
 from __future__ import annotations
@@ -49,6 +51,11 @@ LOCAL_DCP = 4
 
 DFLASH = "dflash"
 EAGLE = "eagle3"
+BY_HAND = (
+    "The model's published hyper-parameters, written down by hand: check them before calling this a "
+    "checkpoint's geometry."
+)
+
 OWN_DRAFT = "replicated-draft"
 REPLICATED_LOCAL = "replicated-local"
 
@@ -88,6 +95,19 @@ def case_from_harvest(harvest: dict[str, Any], *, memory: int = MEMORY) -> Case:
     except CaseError as error:
         raise HarvestError(str(error)) from error
     return case
+
+
+def workers_case(harvest: dict[str, Any], *, memory: int = MEMORY) -> Case | None:
+    """The case as the workers see its settings; None where that is what the engine core sees.
+
+    Raises:
+        HarvestError: as ``case_from_harvest``.
+    """
+    view = harvest.get("planner_config_worker_view")
+    if not view:
+        return None
+    case = case_from_harvest({**harvest, "planner_config": view}, memory=memory)
+    return None if case == case_from_harvest(harvest, memory=memory) else case
 
 
 def _spec(fields: dict[str, Any], where: str) -> Spec:
@@ -156,9 +176,14 @@ def _provenance(harvest: dict[str, Any]) -> Provenance:
     return Provenance(
         title=", ".join(part for part in (harvest["model"], request["platform"], parallel) if part),
         source=f"harvested from the model classes of vLLM {harvest['vllm'].split()[0]}",
-        note="The model's published hyper-parameters, written down by hand: check them before calling this a "
-        "checkpoint's geometry. " + "; ".join(line for line in harvest["faked"] if not line.startswith("fake op")),
+        note=" ".join(part for part in (harvest.get("note", BY_HAND), _faked(harvest)) if part),
     )
+
+
+def _faked(harvest: dict[str, Any]) -> str:
+    lines = [line for line in harvest["faked"] if not line.startswith("fake op")]
+    grade = [f"grade: {harvest['grade']}"] if "grade" in harvest else []
+    return "; ".join(grade + lines)
 
 
 def variants(case: Case) -> dict[str, Case]:
@@ -184,6 +209,20 @@ def variants(case: Case) -> dict[str, Case]:
     return forms
 
 
+def deployed(case: Case, dcp: int) -> Case:
+    """A harvested case without draft at DCP size ``dcp``; above 1 its windows and chunks, which vLLM cannot split,
+    are replicated.
+    """
+    if dcp == 1 or _can_shard(case) or any(isinstance(spec, CrossSpec | EncoderOnlySpec) for spec in case.specs):
+        return _at_dcp(case, dcp)
+    return _replicated_local(case, dcp)
+
+
+def with_window_draft(case: Case) -> Case:
+    """``case`` with five replicated window layers of a draft after its own."""
+    return _with_draft(case, DFLASH)[1]
+
+
 def _can_shard(case: Case) -> bool:
     """Whether vLLM can split every attention cache that is not replicated by token position."""
     return all(isinstance(spec, FullSpec) or spec.replicated for spec in case.specs if isinstance(spec, AttentionSpec))
@@ -198,12 +237,16 @@ def _at_dcp(case: Case, dcp: int) -> Case:
 def _with_replicated_local(case: Case) -> Case | None:
     if any(isinstance(spec, CrossSpec | EncoderOnlySpec) for spec in case.specs):
         return None
+    return _replicated_local(case, LOCAL_DCP)
+
+
+def _replicated_local(case: Case, dcp: int) -> Case:
     pairs = []
     for layer in case.layers:
         spec = case.spec_of(layer)
         local = isinstance(spec, AttentionSpec) and not isinstance(spec, FullSpec)
         pairs.append((layer, structs.replace(spec, replicated=True) if local else spec))
-    return _resolved(_at_dcp(build_case(pairs, case.settings, case.provenance), LOCAL_DCP))
+    return _resolved(_at_dcp(build_case(pairs, case.settings, case.provenance), dcp))
 
 
 def _with_draft(case: Case, wanted: str) -> tuple[str, Case]:

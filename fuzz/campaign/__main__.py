@@ -1,0 +1,62 @@
+"""The process of one lane (see ``fuzz.campaign.process``); not a command for people."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import BinaryIO
+
+import msgspec
+
+from fuzz.campaign.batches import Batch, Recheck, Result
+from fuzz.campaign.lane import Lane, Setup
+from fuzz.campaign.process import Failed, Finish, Message, Reply, receive
+from fuzz.planners.process import PlannerError
+from fuzz.planners.protocol import pack
+
+_MESSAGES = msgspec.msgpack.Decoder(Message)
+
+
+def answer_with(lane: Lane, task: Batch | Recheck | Finish) -> Result:
+    """Does one task in this process. Raises PlannerError."""
+    if isinstance(task, Batch):
+        return lane.work(task)
+    return lane.recheck(task) if isinstance(task, Recheck) else lane.finish()
+
+
+def serve(messages: BinaryIO, replies: BinaryIO) -> None:
+    """Serves one lane until the messages end."""
+
+    def send(reply: Reply) -> None:
+        replies.write(pack(reply))
+        replies.flush()
+
+    lane: Lane | None = None
+    try:
+        while True:
+            try:
+                message = _MESSAGES.decode(receive(messages))
+            except EOFError:
+                return
+            try:
+                if isinstance(message, Setup):
+                    lane = Lane(message)
+                    send(lane.start())
+                elif lane is not None:
+                    send(answer_with(lane, message))
+            except PlannerError as error:
+                send(Failed(error=str(error)))
+    finally:
+        if lane is not None:
+            lane.close()
+
+
+def main() -> None:
+    """Serves on the standard streams; anything printed goes to standard error instead."""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, replies)
+
+
+if __name__ == "__main__":
+    main()

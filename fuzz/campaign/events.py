@@ -1,0 +1,133 @@
+"""What a run tells, step by step. Reports are consumers of these; the engine knows none of them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from fuzz.known import Known
+from fuzz.pair import PlannerInfo
+from oracles.compare import FAILING
+from oracles.law import Contract
+
+
+class Witness(Struct, frozen=True, kw_only=True):
+    """The smallest case seen so far for one fingerprint and verdict. ``case`` is the path of its file, ``layers`` and
+    ``seen`` are counts, ``number`` tells in which order the faults came.
+    """
+
+    id: str
+    fingerprint: str
+    law: str
+    verdict: str
+    planner: str
+    summary: str
+    first_difference: str
+    case: str
+    layers: int
+    seen: int = 1
+    known: bool = False
+    number: int = 0
+
+
+class Started(Struct, frozen=True, kw_only=True, tag="started"):
+    """The first pair of planners is up."""
+
+    planners: tuple[PlannerInfo, ...]
+    contract: Contract
+    seed: int
+    jobs: int
+    run: str
+
+
+class Resumed(Struct, frozen=True, kw_only=True, tag="resumed"):
+    """A run goes on where it ended: what it had judged, and how many cases were in flight and are asked again."""
+
+    cases: int
+    findings: int
+    in_flight: int
+
+
+class Progressed(Struct, frozen=True, kw_only=True, tag="progressed"):
+    """A batch was judged; all numbers are totals. ``novelty`` estimates how many pairs of features not seen
+    yet the next case shows.
+    """
+
+    cases: int
+    seconds: float
+    verdicts: dict[str, int]
+    planner_seconds: float
+    distinct: int
+    pairs: int
+    branches: int
+    novelty: float
+
+
+class Found(Struct, frozen=True, kw_only=True, tag="found"):
+    """A fault was seen for the first time."""
+
+    witness: Witness
+
+
+class CanaryCaught(Struct, frozen=True, kw_only=True, tag="canary"):
+    """The planted defect was found: the run can find things."""
+
+    name: str
+    law: str
+    cases: int
+
+
+class LaneLost(Struct, frozen=True, kw_only=True, tag="lane_lost"):
+    """A pair of planners went away with its process or its machine; what it had in flight is asked again."""
+
+    lane: int
+    cases: int
+    reason: str
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What ``kvfuzz run --json`` prints."""
+
+    run: str
+    contract: Contract
+    seed: int
+    jobs: int
+    cases: int
+    corpus_cases: int
+    mutated: int
+    seconds: float
+    cases_per_second: float
+    planner_seconds: float
+    verdicts: dict[str, int]
+    inconclusive: dict[str, int]
+    planned_under_other_hash_seeds: int
+    pairs: int
+    branches: int
+    novelty: float
+    kept_cases: int
+    canary: str
+    canary_caught_by: str
+    lanes_lost: int
+    interrupted: bool
+    findings: tuple[Witness, ...]
+    known: tuple[Known, ...]
+    unmatched: tuple[Known, ...]
+    planners: tuple[PlannerInfo, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether something needs attention: a finding that is not known, or a known fault that is gone."""
+        return bool(self.unmatched) or any(f.verdict in FAILING and not f.known for f in self.findings)
+
+    @property
+    def canary_survived(self) -> bool:
+        """Whether a defect was planted and not found: such a run says nothing."""
+        return bool(self.canary) and not self.canary_caught_by and not self.interrupted
+
+
+class Finished(Struct, frozen=True, kw_only=True, tag="finished"):
+    """The run is over."""
+
+    report: Report
+
+
+Event = Started | Resumed | Progressed | Found | CanaryCaught | LaneLost | Finished

@@ -1,0 +1,183 @@
+"""What survives a kill: the state of a run, the batches in flight, and every fault as it was told.
+
+``STORE/runs/RUN/`` holds ``state.json`` (replaced whole, at most once a second), ``batches/N.json`` for each batch that
+is not yet part of it, ``cases/N.jsonl`` with that batch's cases (written by the lane before a planner sees them) and
+``found.jsonl`` (one line per fault, before it is told). A run that is resumed asks the batches again and goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from fuzz.campaign.batches import Batch
+from fuzz.campaign.events import Witness
+from fuzz.campaign.frontier import Reached
+from fuzz.campaign.lane import in_flight_path
+from fuzz.campaign.ledger import Books
+from fuzz.store import Store
+from oracles.case import Case, CaseError, load_case
+from oracles.law import Contract
+
+FORMAT = 1
+KEPT_RUNS = 10
+"""Finished runs whose folders stay; findings and cases lie elsewhere and are never removed."""
+
+MAX_STATE_BYTES = 64 << 20
+MAX_BATCH_BYTES = 256 << 20
+
+
+class ResumeError(Exception):
+    """There is no run to go on with, or its state cannot be used; the message says what to do."""
+
+
+class Asking(Struct, frozen=True, kw_only=True):
+    """What a run was asked to do. ``seconds`` and ``cases`` bound it; ``corpus`` and the others are switches."""
+
+    unpatched: str
+    patched: str
+    contract: Contract
+    seed: int
+    seconds: float | None
+    cases: int | None
+    corpus: bool
+    twins: bool
+    canary: bool
+    jobs: int
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """Where a run stands. Batches below ``absorbed`` are part of it."""
+
+    format: int
+    run: str
+    asking: Asking
+    seconds: float
+    absorbed: int
+    books: Books
+    reached: Reached
+    canary_law: str
+    finished: bool
+
+
+class Journal:
+    """The folder of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cases_folder = folder / "cases"
+        self._batches = folder / "batches"
+        for place in (self.cases_folder, self._batches):
+            place.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def run(self) -> str:
+        """The run's name."""
+        return self.folder.name
+
+    @classmethod
+    def new(cls, store: Store, seed: int) -> Journal:
+        """A folder for a new run, named by the time and the seed."""
+        stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+        for at in range(1000):
+            folder = store.folder / "runs" / (f"{stamp}-{seed}" + (f".{at}" if at else ""))
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(parents=True)
+                return cls(folder)
+        raise OSError(f"{store.folder / 'runs'}: no free name for a run")
+
+    @classmethod
+    def last_unfinished(cls, store: Store) -> tuple[Journal, State]:
+        """The newest run that was ended before its time. Raises ResumeError."""
+        for folder in sorted((store.folder / "runs").glob("*"), reverse=True):
+            state = read_state(folder / "state.json")
+            if state is not None and not state.finished:
+                return cls(folder), state
+        raise ResumeError(f"--resume: {store.folder} holds no run that was ended before its time; leave --resume out")
+
+    def open(self, batch: Batch) -> None:
+        """Notes a batch before it is given to a lane."""
+        _replace(self._batches / f"{batch.number:08}.json", msgspec.json.encode(batch))
+
+    def tell(self, witness: Witness) -> None:
+        """Notes a fault before it is told."""
+        with (self.folder / "found.jsonl").open("ab") as stream:
+            stream.write(msgspec.json.encode(witness) + b"\n")
+
+    def save(self, state: State) -> None:
+        """Replaces the state; batches that are part of it are forgotten."""
+        _replace(self.folder / "state.json", msgspec.json.encode(state))
+        for folder in (self._batches, self.cases_folder):
+            for path in folder.iterdir():
+                if path.stem.isdecimal() and int(path.stem) < state.absorbed:
+                    path.unlink(missing_ok=True)
+
+    def in_flight(self) -> list[Batch]:
+        """The batches that were not part of the state, in order, with their cases where they were written whole."""
+        found = []
+        for path in sorted(self._batches.glob("*.json")):
+            with contextlib.suppress(msgspec.DecodeError, OSError):
+                batch = msgspec.json.decode(_read(path, MAX_BATCH_BYTES), type=Batch)
+                found.append(msgspec.structs.replace(batch, given=self._cases_of(batch)))
+        return found
+
+    def _cases_of(self, batch: Batch) -> tuple[Case, ...]:
+        try:
+            lines = _read(in_flight_path(self.cases_folder, batch.number), MAX_BATCH_BYTES).splitlines()
+            cases = tuple(load_case(line) for line in lines)
+        except (OSError, CaseError):
+            return batch.given
+        return cases if len(cases) == batch.count else batch.given
+
+    def told(self) -> list[Witness]:
+        """The faults told so far; a last line that was cut off is none."""
+        found = []
+        with contextlib.suppress(OSError):
+            for line in _read(self.folder / "found.jsonl", MAX_STATE_BYTES).splitlines():
+                with contextlib.suppress(msgspec.DecodeError):
+                    found.append(msgspec.json.decode(line, type=Witness))
+        return found
+
+
+def read_state(path: Path) -> State | None:
+    """A stored state; None for none and for one of another format, which is left alone."""
+    try:
+        state = msgspec.json.decode(_read(path, MAX_STATE_BYTES), type=State)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return state if state.format == FORMAT else None
+
+
+def forget_old_runs(store: Store) -> None:
+    """Removes the folders of all but the newest finished runs."""
+    finished = [
+        folder
+        for folder in sorted((store.folder / "runs").glob("*"), reverse=True)
+        if (state := read_state(folder / "state.json")) is not None and state.finished
+    ]
+    for folder in finished[KEPT_RUNS:]:
+        for path in sorted(folder.rglob("*"), reverse=True):
+            with contextlib.suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _read(path: Path, limit: int) -> bytes:
+    with path.open("rb") as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(f"{path}: larger than {limit} bytes")
+    return data
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Writes whole, without waiting for the disk: what must be survived is the death of a process."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(data)
+    draft.replace(path)

@@ -1,0 +1,141 @@
+"""The commands ``corpus stats``, ``merge``, ``prune`` and ``accept``."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec import structs
+
+from fuzz.cli_common import (
+    Deadline,
+    Failure,
+    JsonFlag,
+    MemoryGiB,
+    StoreFlag,
+    err,
+    open_pair,
+    out,
+    print_json,
+)
+from fuzz.corpus import corpus_folder, corpus_stats, load_corpus, render_stats
+from fuzz.corpus_edit import Acceptance, accept, merge, prune
+from fuzz.known import read_known
+from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
+from fuzz.store import DEFAULT_FOLDER, Record, Store
+from oracles.case import Provenance
+from oracles.compare import FAILING
+
+app = typer.Typer(no_args_is_help=True, help="Look at the corpus and change it.")
+
+Target = Annotated[Path | None, typer.Option("--into", help="Corpus folder; default: the one that comes with kvfuzz.")]
+
+
+def register(parent: typer.Typer) -> None:
+    """Adds the group ``corpus``."""
+    parent.add_typer(app, name="corpus")
+
+
+@app.command("stats")
+def stats_command(json: JsonFlag = False) -> None:
+    """Count what the corpus holds: kinds, modes, layouts, sizes."""
+    stats = corpus_stats(load_corpus(corpus_folder()))
+    if json:
+        print_json(stats)
+    else:
+        out().print(render_stats(stats))
+
+
+@app.command("merge")
+def merge_command(
+    source: Annotated[Path, typer.Argument(help="Folder of case files, as a run grows it: .kvfuzz/corpus.")],
+    into: Annotated[Path, typer.Option("--into", help="Folder to add them to.")],
+    json: JsonFlag = False,
+) -> None:
+    """Add the cases of one folder to another that does not ask them yet."""
+    merged = merge(source, into)
+    if json:
+        print_json(merged)
+    else:
+        out().print(f"{len(merged.added)} cases added to {into}, {merged.had} were there already", markup=False)
+
+
+@app.command("prune")
+def prune_command(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder of case files; default: the cases grown in the store.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    store: StoreFlag = DEFAULT_FOLDER,
+    json: JsonFlag = False,
+) -> None:
+    """Keep one least case for each feature tuple and for each fingerprint; remove the others."""
+    place = Store(store)
+    least: dict[str, Record] = {}
+    for record in place.records():
+        least.setdefault(record.finding.fingerprint, record)
+    needed = frozenset(record.id for record in least.values())
+    pruned = prune(folder or place.grown_folder, needed, remove=not dry_run)
+    if json:
+        print_json(pruned)
+        return
+    verb = "would be removed" if dry_run else "removed"
+    out().print(f"{len(pruned.removed)} cases {verb}, {len(pruned.kept)} kept", markup=False)
+
+
+@app.command("accept")
+def accept_command(
+    identity: Annotated[str, typer.Argument(help="The id of a stored finding's case, or all.")],
+    reason: Annotated[str, typer.Option(help="Why it stands: a sentence.")],
+    fingerprint: Annotated[str | None, typer.Option(help="Which finding of the case; default: all of them.")] = None,
+    url: Annotated[str, typer.Option(help="Where it is discussed.")] = "",
+    days: Annotated[int, typer.Option(min=1, max=3650, help="Look at it again after this many days.")] = 180,
+    new_only: Annotated[bool, typer.Option("--new-only", help="Pass over faults that are listed already.")] = False,
+    into: Target = None,
+    deadline: Deadline = CASE_SECONDS,
+    memory_gib: MemoryGiB = MEMORY_BYTES / 2**30,
+    store: StoreFlag = DEFAULT_FOLDER,
+    json: JsonFlag = False,
+) -> None:
+    """Ask stored findings again and list those that stand as known: the case in regress/, the entry in known.toml."""
+    place, folder = Store(store), into or corpus_folder()
+    records = [
+        record
+        for record in place.records(None if identity == "all" else identity)
+        if record.finding.verdict in FAILING and fingerprint in (None, record.finding.fingerprint)
+    ]
+    if not records:
+        raise Failure(f"{identity}: no stored finding of that id needs to be accepted; see {place.folder}/findings", 2)
+    known = read_known(folder / "known.toml", datetime.date.min)
+    fresh = [r for r in records if not (new_only and known.covers(r.finding.fingerprint, r.finding.verdict))]
+    accepted: list[str] = []
+    for record in fresh:
+        case = place.load(record.id)
+        if case is None:
+            raise Failure(f"{record.id}: its case is no longer in {place.folder}", 2)
+        pair = open_pair(record.unpatched, record.patched, record.contract, deadline, memory_gib)
+        try:
+            pair.start()
+            versions = dict.fromkeys(f"{info.version} {record.contract}" for info in pair.infos())
+            stands = [f for f in pair.ask(case).verdict.findings if f.fingerprint == record.finding.fingerprint]
+        finally:
+            pair.close()
+        if not stands:
+            err().print(f"{record.id} {record.finding.fingerprint}: not shown any more; passed over", markup=False)
+            continue
+        if stands[0].verdict == "regression":
+            raise Failure(f"{record.id}: only the patched planner has it; a regression cannot be accepted as known", 2)
+        acceptance = Acceptance(
+            case=structs.replace(case, provenance=Provenance(title=reason[:400], source=url, note=stands[0].summary)),
+            finding=stands[0], under=tuple(versions), reason=reason, url=url,
+            expires=datetime.date.today() + datetime.timedelta(days=days),
+        )  # fmt: skip
+        accepted.append(accept(folder, acceptance))
+    if json:
+        print_json({"accepted": accepted, "passed_over": len(records) - len(accepted)})
+    else:
+        for name in accepted:
+            out().print(f"accepted: {folder / name}", markup=False)
+        out().print(f"{len(accepted)} accepted, {len(records) - len(accepted)} passed over", markup=False)

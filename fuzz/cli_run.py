@@ -1,0 +1,187 @@
+"""The command ``run``."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import secrets
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from msgspec import structs
+from rich.console import Console
+
+from fuzz.cli_common import (
+    ContractFlag,
+    Deadline,
+    Failure,
+    JsonFlag,
+    MemoryGiB,
+    Patched,
+    StoreFlag,
+    Unpatched,
+    cores,
+    duration,
+    err,
+    open_pair,
+    out,
+    print_json,
+    to_contract,
+)
+from fuzz.corpus import Entry, corpus_folder, load_corpus
+from fuzz.known import read_known
+from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
+from fuzz.report.details import Detail
+from fuzz.store import DEFAULT_FOLDER, Store
+
+DEFAULT_SECONDS = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to ``app``."""
+    app.command()(run)
+
+
+def small_corpus() -> list[Entry]:
+    """The corpus cases that every run asks first: all but the whole models, which take longer than a short run."""
+    return [entry for entry in load_corpus(corpus_folder()) if not entry.name.startswith("models/")]
+
+
+def run(
+    unpatched: Unpatched = "installed",
+    patched: Patched = "installed+isolate",
+    time_: Annotated[str | None, typer.Option("--time", help="How long: 60s, 2m, 1h.")] = None,
+    cases: Annotated[int | None, typer.Option(min=0, help="How many cases to draw.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Where drawing starts; random when not given.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, max=256, help="Cores to use; all by default.")
+    ] = None,
+    contract: ContractFlag = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the last run that did not end.")] = False,
+    with_corpus: Annotated[bool, typer.Option("--corpus/--no-corpus", help="Ask the corpus first.")] = True,
+    twins: Annotated[bool, typer.Option("--twins/--no-twins", help="Plan a sample under other hash seeds too.")] = True,
+    canary: Annotated[bool, typer.Option("--canary/--no-canary", help="Plant a defect that the run must find.")] = True,
+    ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster to spread over; needs kvfuzz[ray].")] = None,
+    report_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--report", help="FORMAT=FILE: html, markdown, junit, sarif, ndjson; several times for more."
+        ),
+    ] = None,
+    deadline: Deadline = CASE_SECONDS,
+    memory_gib: MemoryGiB = MEMORY_BYTES / 2**30,
+    store: StoreFlag = DEFAULT_FOLDER,
+    json: JsonFlag = False,
+) -> None:
+    """Draw cases, ask both planners, judge, and tell what was found."""
+    from fuzz.campaign import run as campaign
+    from fuzz.campaign.journal import Asking, Journal, ResumeError
+    from fuzz.campaign.start import order_of
+    from fuzz.report import terminal
+    from fuzz.report.choose import open_consumers, parse_reports
+    from fuzz.report.consumer import closing, tee
+    from fuzz.report.details import details_of
+    from fuzz.report.summary import Summary
+
+    specs = parse_reports(report_to or ())
+    if json and any(spec.path is None for spec in specs):
+        raise Failure("--report …=-: --json has standard output to itself; name a file", 2)
+    begun = time.monotonic()
+    seconds = duration(time_) if time_ is not None else None
+    place = Store(store)
+    state = None
+    if resume:
+        try:
+            journal, state = Journal.last_unfinished(place)
+        except ResumeError as error:
+            raise Failure(str(error), 2) from None
+        asking = state.asking if seconds is None else structs.replace(state.asking, seconds=state.seconds + seconds)
+    else:
+        pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
+        pair.close()
+        asking = Asking(
+            unpatched=unpatched, patched=patched, contract=pair.contract,
+            seed=secrets.randbelow(2**32) if seed is None else seed,
+            seconds=DEFAULT_SECONDS if seconds is None and cases is None else seconds,
+            cases=cases, corpus=with_corpus, twins=twins, canary=canary, jobs=jobs or cores(),
+        )  # fmt: skip
+        journal = Journal.new(place, asking.seed)
+    known = read_known(corpus_folder() / "known.toml", datetime.date.today())
+    console = err() if json or any(spec.path is None for spec in specs) else out()
+    console.print(
+        f"kvfuzz: comparing [bold]{asking.unpatched}[/] with [bold]{asking.patched}[/]; starting both planners …"
+    )
+    corpus = tuple(entry.case for entry in small_corpus()) if asking.corpus else ()
+    order = order_of(asking, corpus, journal, case_seconds=deadline, memory=int(memory_gib * 2**30), ray=ray)
+
+    def details(summary: Summary) -> Mapping[str, Detail]:
+        findings = (*summary.open, *summary.fixed, *summary.listed)
+        return details_of(
+            lambda: open_pair(asking.unpatched, asking.patched, asking.contract, deadline, memory_gib), findings, place
+        )
+
+    arguments = replay_arguments(asking.unpatched, asking.patched, contract)
+    consumers = open_consumers(specs, details, arguments)
+    with interruptions(console) as interrupted, closing(consumers):
+        events = campaign(order, place, known, journal, state=state, interrupted=interrupted)
+        report = terminal.follow(tee(events, consumers), console, asking.seconds, asking.cases)
+    if json:
+        print_json(report)
+    else:
+        terminal.show_report(report, console, arguments)
+        console.print(f"[dim]whole command: {time.monotonic() - begun:.1f} s[/]")
+        if report.interrupted:
+            console.print(f"Interrupted; `kvfuzz run --resume{store_argument(store)}` goes on.")
+    raise typer.Exit(1 if report.failed else 3 if report.canary_survived else 0)
+
+
+def store_argument(store: Path) -> str:
+    """The option that names the store; empty for the default."""
+    return "" if store == DEFAULT_FOLDER else f" --store {store}"
+
+
+def replay_arguments(unpatched: str, patched: str, contract: str | None) -> str:
+    """The options that ``kvfuzz replay`` needs to ask the same planners; empty for the defaults."""
+    parts = []
+    if unpatched != "installed":
+        parts.append(f" --unpatched {unpatched}")
+    if patched != "installed+isolate":
+        parts.append(f" --patched {patched}")
+    if contract is not None and to_contract(contract):
+        parts.append(f" --contract {contract}")
+    return "".join(parts)
+
+
+class _Interrupt:
+    """Ends a run in order at the first signal, and at once at the second."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._asked = False
+
+    def __call__(self) -> bool:
+        return self._asked
+
+    def handle(self, _number: int, _frame: FrameType | None) -> None:
+        """Takes a signal."""
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+        self._console.print("  ending: what is in flight is judged first (once more ends at once)")
+
+
+@contextlib.contextmanager
+def interruptions(console: Console) -> Iterator[_Interrupt]:
+    """For the time of the block, Ctrl-C and SIGTERM ask for an end in order instead of tearing the run down."""
+    interrupt = _Interrupt(console)
+    before = {number: signal.signal(number, interrupt.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupt
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,177 @@
+"""One model under both planners, the reference and the laws: what a maintainer or an operator asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fuzz.harvest.figures import Figures, figures_of
+from fuzz.harvest.models import Modelled
+from fuzz.known import KnownFindings
+from fuzz.pair import Pair
+from oracles.case import Case, case_id
+from oracles.compare import FAILING, Finding
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """The plans for one view of the settings; ``failing`` are the findings that nothing in known.toml covers."""
+
+    of: str
+    case: str
+    dcp: int
+    memory: tuple[int, ...]
+    block_size: int
+    verdict: str
+    reason: str
+    findings: tuple[Finding, ...]
+    failing: tuple[str, ...]
+    unpatched: Figures
+    patched: Figures
+
+
+class Checked(Struct, frozen=True, kw_only=True):
+    """What ``kvfuzz check --json`` prints."""
+
+    model: str
+    grade: str
+    degraded: str
+    vllm: str
+    unpatched: str
+    patched: str
+    contract: str
+    sentence: str
+    views_differ: tuple[str, ...]
+    views: tuple[View, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is a finding that is not known."""
+        return any(view.failing for view in self.views)
+
+
+def check_model(pair: Pair, made: Modelled, known: KnownFindings) -> Checked:
+    """Plans the model in each view of its settings. Raises PlannerError."""
+    views = [_view(pair, "engine core", made.case, known)]
+    if made.workers is not None:
+        views.append(_view(pair, "workers", made.workers, known))
+    return Checked(
+        model=made.name, grade=made.grade, degraded=made.degraded, vllm=pair.unpatched.hello().version,
+        unpatched=pair.unpatched.address, patched=pair.patched.address, contract=pair.contract,
+        sentence=_sentence(made, views[0]), views_differ=_differences(views), views=tuple(views),
+    )  # fmt: skip
+
+
+def _view(pair: Pair, of: str, case: Case, known: KnownFindings) -> View:
+    judged = pair.ask(case)
+    findings = judged.verdict.findings
+    failing = [f for f in findings if f.verdict in FAILING and not known.covers(f.fingerprint, f.verdict)]
+    return View(
+        of=of, case=case_id(case), dcp=case.settings.dcp, memory=tuple(one.memory for one in case.settings.workers),
+        block_size=case.settings.block_size, verdict=judged.verdict.name, reason=judged.verdict.reason,
+        findings=findings, failing=tuple(f.fingerprint for f in failing),
+        unpatched=figures_of(case, judged.unpatched), patched=figures_of(case, judged.patched),
+    )  # fmt: skip
+
+
+def _differences(views: list[View]) -> tuple[str, ...]:
+    """Where the engine core's plan and that of its workers part."""
+    if len(views) < 2:
+        return ()
+    core, workers = views
+    found = [f"configured block: {core.block_size:,} tokens in the engine core, {workers.block_size:,} in the workers"]
+    for side in ("unpatched", "patched"):
+        first, second = getattr(core, side), getattr(workers, side)
+        if first.digest != second.digest:
+            found.append(f"{side}: {', '.join(_parts(first, second)) or 'the plans differ in their sizes'}")
+    return tuple(found)
+
+
+def _parts(first: Figures, second: Figures) -> Iterator[str]:
+    for word in ("groups", "block_bytes", "blocks", "tokens", "refused"):
+        if getattr(first, word) != getattr(second, word):
+            yield f"{word.replace('_', ' ')} differ"
+
+
+def _sentence(made: Modelled, view: View) -> str:
+    """The verdict in one sentence."""
+    before, after = view.unpatched, view.patched
+    start = f"{made.name} ({made.grade}) at DCP {view.dcp}"
+    if after.refused:
+        starts = f"does not start with the patch: {after.refused}"
+    elif before.refused:
+        starts = f"starts only with the patch; without it: {before.refused}"
+    else:
+        starts = "starts"
+    if view.failing:
+        found = f"{len(view.failing)} finding{'s' if len(view.failing) > 1 else ''} ({view.verdict})"
+    elif view.verdict == "inconclusive":
+        found = f"nothing can be said of the laws: {view.reason}"
+    else:
+        found = "no finding" if view.verdict == "agree" else f"no finding that fails ({view.verdict})"
+    return f"{start}: {starts}; {_change(before, after)}; {found}."
+
+
+def _change(before: Figures, after: Figures) -> str:
+    if before.digest == after.digest:
+        return "the patch changes nothing"
+    told = []
+    if len(before.groups) != len(after.groups):
+        told.append(f"{len(before.groups)} groups become {len(after.groups)}")
+    elif before.groups != after.groups:
+        told.append("the groups change")
+    if before.block_bytes and after.block_bytes and before.block_bytes != after.block_bytes:
+        told.append(f"a block takes {before.block_bytes:,} → {after.block_bytes:,} bytes")
+    if before.tokens and after.tokens and before.tokens != after.tokens:
+        told.append(f"capacity {100 * (after.tokens - before.tokens) / before.tokens:+.1f} %")
+    return "the patch: " + (", ".join(told) or "only the placement changes")
+
+
+def show_checked(checked: Checked, console: Console) -> None:
+    """The tables and the verdict, for a person."""
+    if checked.degraded:
+        console.print(f"[bold yellow]estimated[/], not harvested: {escape(checked.degraded)}", soft_wrap=True)
+    for view in checked.views:
+        if len(checked.views) > 1:
+            console.print(f"[bold]As the {view.of} see{'s' if view.of == 'engine core' else ''} it[/]")
+        _show_plan(f"{checked.unpatched} (vLLM {checked.vllm})", view.unpatched, console)
+        if view.unpatched.digest != view.patched.digest:
+            _show_plan(checked.patched, view.patched, console)
+        for finding in view.findings:
+            mark = "[red]" if finding.fingerprint in view.failing else "[dim]"
+            console.print(
+                f"{mark}{finding.law} {finding.fingerprint} {finding.planner} ({finding.verdict})[/]: "
+                f"{escape(finding.summary)}",
+                soft_wrap=True,
+            )
+    for line in checked.views_differ:
+        console.print(f"[yellow]views differ[/] {escape(line)}", soft_wrap=True)
+    console.print(f"[bold]{escape(checked.sentence)}[/]", soft_wrap=True)
+
+
+def _show_plan(title: str, figures: Figures, console: Console) -> None:
+    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("group", "layers", "kind", "mode", "block", "span", "page", "padding"):
+        table.add_column(name, justify="left" if name in ("kind", "mode") else "right", no_wrap=True)
+    for at, group in enumerate(figures.groups):
+        table.add_row(
+            str(at), f"{group.layers:,}", group.kind + (" (uniform)" if group.wrapper else ""),
+            group.mode + (" (draft)" if group.draft else ""), f"{group.block_size:,}", f"{group.span_tokens:,}",
+            f"{group.page_bytes:,}", "–" if group.padding_percent is None else f"{group.padding_percent:.1f} %",
+        )  # fmt: skip
+    if figures.groups:
+        console.print(table)
+    else:
+        console.print(escape(title))
+    if figures.blocks is not None and figures.block_bytes is not None:
+        console.print(f"  {figures.blocks:,} blocks of {figures.block_bytes:,} bytes")
+    if figures.tokens is not None:
+        console.print(
+            f"  {figures.tokens:,} tokens: {figures.concurrency:.2f} requests of {figures.model_len:,} tokens at once"
+        )
+    if figures.refused:
+        console.print(f"  [red]refused[/] at {escape(figures.refused)}", soft_wrap=True)

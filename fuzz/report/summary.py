@@ -1,0 +1,144 @@
+"""What a run has come to, whole or interrupted: the one thing that every report of the end is made from."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from fuzz.campaign.events import Finished, Found, Progressed, Started, Witness
+from fuzz.known import Known
+from fuzz.pair import PlannerInfo
+from fuzz.report.terminal import WORDS
+from oracles.compare import FAILING, VERDICTS
+from oracles.law import LAWS, Contract
+
+__all__ = ["WORDS", "Gathering", "Summary", "conclusion", "law_reason", "law_text", "reason_known", "visible"]
+
+RANK = {name: place for place, name in enumerate(("regression", "dispute", "unfixed", "fixed"))}
+"""The order in which findings are told."""
+
+_NO_LAW = {
+    "alive": "A planner answers, whatever it is asked.",
+    "reference": "A plan is what the planner's own rules say.",
+}
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """A run so far; ``complete`` is False when it was interrupted. ``unmatched`` are entries of known.toml whose fault
+    was looked for and is gone. A planted defect that was not found makes ``canary_survived``.
+    """
+
+    contract: Contract = "native"
+    seed: int = 0
+    cases: int = 0
+    seconds: float = 0.0
+    verdicts: dict[str, int] = {}
+    inconclusive: dict[str, int] = {}
+    findings: tuple[Witness, ...] = ()
+    known: tuple[Known, ...] = ()
+    planners: tuple[PlannerInfo, ...] = ()
+    complete: bool = False
+    unmatched: tuple[Known, ...] = ()
+    canary_survived: bool = False
+
+    @property
+    def open(self) -> list[Witness]:
+        """Findings that need someone's attention."""
+        return [w for w in self.findings if w.verdict in FAILING and not w.known]
+
+    @property
+    def fixed(self) -> list[Witness]:
+        """Findings that only the unpatched planner has."""
+        return [w for w in self.findings if w.verdict not in FAILING and not w.known]
+
+    @property
+    def listed(self) -> list[Witness]:
+        """Findings that known.toml lists."""
+        return [w for w in self.findings if w.known]
+
+
+class Gathering:
+    """Gathers events into a summary."""
+
+    def __init__(self) -> None:
+        self._started: Started | None = None
+        self._progressed: Progressed | None = None
+        self._finished: Finished | None = None
+        self._found: dict[tuple[str, str], Witness] = {}
+
+    def take(self, event: object) -> None:
+        """Notes an event; others than the four it knows change nothing."""
+        if isinstance(event, Found):
+            witness = event.witness
+            self._found[witness.fingerprint, witness.verdict] = witness
+        elif isinstance(event, Progressed):
+            self._progressed = event
+        elif isinstance(event, Started):
+            self._started = event
+        elif isinstance(event, Finished):
+            self._finished = event
+
+    def summary(self) -> Summary:
+        """The run as far as it has come."""
+        if self._finished is not None:
+            report = self._finished.report
+            return Summary(
+                contract=report.contract, seed=report.seed, cases=report.cases, seconds=report.seconds,
+                verdicts=report.verdicts, inconclusive=report.inconclusive, findings=report.findings,
+                known=report.known, planners=report.planners, complete=not report.interrupted,
+                unmatched=report.unmatched, canary_survived=report.canary_survived,
+            )  # fmt: skip
+        started, progressed = self._started, self._progressed
+        return Summary(
+            contract=started.contract if started else "native",
+            seed=started.seed if started else 0,
+            cases=progressed.cases if progressed else 0,
+            seconds=round(progressed.seconds, 3) if progressed else 0.0,
+            verdicts=progressed.verdicts if progressed else dict.fromkeys(VERDICTS, 0),
+            findings=tuple(sorted(
+                self._found.values(), key=lambda w: (w.known, RANK.get(w.verdict, len(RANK)), w.fingerprint)
+            )),
+            planners=started.planners if started else (),
+        )  # fmt: skip
+
+
+def law_text(law: str) -> str:
+    """What a law says, or a comparison that is none."""
+    return LAWS[law].text if law in LAWS else _NO_LAW.get(law.partition(".")[0], law)
+
+
+def law_reason(law: str) -> str:
+    """Why a law holds; empty for a comparison."""
+    return LAWS[law].reason if law in LAWS else ""
+
+
+def reason_known(summary: Summary, witness: Witness) -> str:
+    """Why known.toml lists a finding. An interrupted run has only the fact."""
+    return next((k.reason for k in summary.known if k.fingerprint == witness.fingerprint), "listed in known.toml")
+
+
+def conclusion(summary: Summary) -> str:
+    """One sentence for the whole run."""
+    if summary.canary_survived:
+        return "The run does not count: the defect planted in it was not found."
+    early = "" if summary.complete else "Interrupted: "
+    if summary.open:
+        count = len(summary.open)
+        return f"{early}{count} {'finding needs' if count == 1 else 'findings need'} attention."
+    if summary.cases == 0:
+        return f"{early}No case was planned: nothing is known."
+    if summary.unmatched:
+        count = len(summary.unmatched)
+        return f"{early}{count} {'entry' if count == 1 else 'entries'} of known.toml can go: the fault is gone."
+    fixed = len({w.fingerprint for w in summary.fixed})
+    gain = f" and fixes {fixed} {'kind' if fixed == 1 else 'kinds'} of fault" if fixed else ""
+    return f"{early}Nothing new was found: the patched planner keeps every law checked{gain}."
+
+
+def visible(text: str) -> str:
+    """Text with line breaks as spaces and with what does not print, or turns text around, written as escapes."""
+    return "".join(c if c.isprintable() else " " if c in "\n\r\t" else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"

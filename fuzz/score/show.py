@@ -1,0 +1,51 @@
+"""The score on a terminal: the mutants, survivors first, then the ratio table."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fuzz.score.summary import Median, MutantScore, Score
+
+
+def show_score(score: Score, console: Console) -> None:
+    """Prints both tables and the result."""
+    table = Table(title="Planted defects", box=None, pad_edge=False, title_justify="left")
+    for title in ("mutant", "kind", "reached", "triggered", "detected", "cases", "seconds", "by"):
+        table.add_column(title, justify="right" if title in ("cases", "seconds") else "left", no_wrap=title != "by")
+    for one in score.scores:
+        table.add_row(*_row(one))
+    console.print(table)
+    if score.ratios:
+        console.print(_ratio_table(score))
+    words = f"[bold]{score.detected} of {score.mutants}[/] detected ({score.score:.1%})"
+    words += f"; {score.equivalents} equivalent, {len(score.equivalents_reported)} of them reported"
+    console.print(f"{words}; seeds {', '.join(map(str, score.seeds))}")
+    for one in score.scores:
+        if one.error:
+            console.print(f"[red]{one.name} could not be tried:[/] {escape(one.error)}")
+
+
+def _row(one: MutantScore) -> list[str]:
+    if one.error:
+        return [f"[red]{one.name}[/]", one.kind, "error"]
+    style = "red" if one.survived or (one.kind == "equivalent" and one.detected) else ""
+    name = f"[{style}]{one.name}[/]" if style else one.name
+    counts = [f"{count}/{one.seeds}" for count in (one.reached, one.triggered, one.detected)]
+    return [name, one.kind, *counts, _shown(one.cases, 0), _shown(one.seconds, 2), ", ".join(one.by)]
+
+
+def _ratio_table(score: Score) -> Table:
+    table = Table(title="What each part is worth", box=None, pad_edge=False, title_justify="left")
+    for title in ("arrangement", "detected", "median cases", "times the cases of kvfuzz"):
+        table.add_column(title, justify="left" if title == "arrangement" else "right")
+    for row in score.ratios:
+        table.add_row(row.name, f"{row.detected}/{row.mutants}", _shown(row.cases, 0), _shown(row.times, 1))
+    return table
+
+
+def _shown(median: Median | None, digits: int) -> str:
+    if median is None:
+        return "–"
+    return f"{'> ' if median.at_least else ''}{median.value:,.{digits}f}"
