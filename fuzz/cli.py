@@ -34,6 +34,7 @@ from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner, PlannerEr
 from fuzz.planners.trees import open_launch, read_config
 from fuzz.replay_cases import replay_all, show_replayed
 from fuzz.report import plans
+from fuzz.report.consumer import ReportError
 from fuzz.store import DEFAULT_FOLDER, Store, is_identity
 from oracles.case import Case, CaseError, case_id, json_schema
 from oracles.laws import LAWS
@@ -188,6 +189,8 @@ def main() -> None:
         fail(escape(str(error)), error.code)
     except FetchError as error:
         fail(escape(str(error)), 2)
+    except ReportError as error:
+        fail(escape(str(error)), 3)
     except PlannerError as error:
         fail(f"{escape(str(error))}\n[dim]`kvfuzz doctor` examines each planner.[/]", 3)
     except BrokenPipeError:

@@ -215,7 +215,8 @@ def compare_plans(
     elif output is None:
         sys.stdout.write(page)
     else:
-        out().print(f"{output}: {len(compared.changed)} of {len(compared.rows)} plans change")
+        told = sum(row.telling for row in compared.rows)
+        out().print(f"{output}: {told} of {len(compared.rows)} plans change")
 
 
 def pin_plans(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -54,7 +54,14 @@ def test_an_unusable_file_says_what_is_wrong(tmp_path: Path, text: str, message:
 
 
 def test_every_known_fault_has_its_minimal_case() -> None:
-    text = (corpus_folder() / "known.toml").read_text()
-    named = re.findall(r"regress/[\w.-]+\.json", text)
-    assert len(named) == text.count("[[known]]")
-    assert [name for name in named if not (corpus_folder() / name).is_file()] == []
+    entries = tomllib.loads((corpus_folder() / "known.toml").read_text())["known"]
+    assert [entry["fingerprint"] for entry in entries if not (corpus_folder() / entry["case"]).is_file()] == []
+    assert [entry["fingerprint"] for entry in entries if not entry["under"]] == []
+
+
+def test_a_fault_that_was_looked_for_and_not_met_is_told(tmp_path: Path) -> None:
+    found = 'case = "regress/a.json"\nunder = ["0.32.0 isolate"]\n'
+    known = read_known(write(tmp_path, ENTRY + found), TODAY)
+    assert [entry.fingerprint for entry in known.unmatched(set(), ["0.32.0 isolate"])] == ["0123abcd"]
+    assert known.unmatched({"0123abcd"}, ["0.32.0 isolate"]) == (), "met"
+    assert known.unmatched(set(), ["0.33.0 isolate"]) == (), "nobody said that this release has it"

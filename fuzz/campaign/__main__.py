@@ -13,6 +13,7 @@ from fuzz.campaign.lane import Lane, Setup
 from fuzz.campaign.process import Failed, Finish, Message, Reply, receive
 from fuzz.planners.process import PlannerError
 from fuzz.planners.protocol import pack
+from fuzz.replay.memory.check import Disagreement
 
 _MESSAGES = msgspec.msgpack.Decoder(Message)
 
@@ -46,6 +47,8 @@ def serve(messages: BinaryIO, replies: BinaryIO) -> None:
                     send(answer_with(lane, message))
             except PlannerError as error:
                 send(Failed(error=str(error)))
+            except Disagreement as error:
+                send(Failed(error=f"kvfuzz itself is wrong, please report it: {error}"))
     finally:
         if lane is not None:
             lane.close()

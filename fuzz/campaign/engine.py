@@ -239,7 +239,6 @@ class _Run:
         seconds = self._elapsed()
         witnesses = ledger.witnesses()
         met = {witness.fingerprint for witness in witnesses}
-        under = [f"{planner.version} {asking.contract}" for planner in self._ready.planners]
         all_asked = asking.corpus and self._absorbed >= len(self._corpus)
         return Report(
             run=self._journal.run,
@@ -265,6 +264,13 @@ class _Run:
             interrupted=self._interrupted(),
             findings=tuple(structs.replace(witness, number=at) for at, witness in enumerate(witnesses)),
             known=self._known.met(met),
-            unmatched=self._known.unmatched(met, under) if all_asked else (),
+            unmatched=self._known.unmatched(met, self._under()) if all_asked else (),
             planners=self._ready.planners,
         )
+
+    def _under(self) -> list[str]:
+        """How known.toml names what was asked here. Nothing is said there of trees that are no release."""
+        unpatched = self._ready.planners[0]
+        if unpatched.address.partition(":")[0].partition("+")[0] not in ("installed", "pypi"):
+            return []
+        return [f"{unpatched.version} {self._asking.contract}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from msgspec import Struct
 from rich import box
@@ -135,11 +136,17 @@ def show_checked(checked: Checked, console: Console) -> None:
     """The tables and the verdict, for a person."""
     if checked.degraded:
         console.print(f"[bold yellow]estimated[/], not harvested: {escape(checked.degraded)}", soft_wrap=True)
+    shown: set[tuple[str, str]] = set()
     for view in checked.views:
         if len(checked.views) > 1:
             console.print(f"[bold]As the {view.of} see{'s' if view.of == 'engine core' else ''} it[/]")
+        plans = view.unpatched.digest, view.patched.digest
+        if plans in shown:
+            console.print("  the same plans")
+            continue
+        shown.add(plans)
         _show_plan(f"{checked.unpatched} (vLLM {checked.vllm})", view.unpatched, console)
-        if view.unpatched.digest != view.patched.digest:
+        if plans[0] != plans[1]:
             _show_plan(checked.patched, view.patched, console)
         for finding in view.findings:
             mark = "[red]" if finding.fingerprint in view.failing else "[dim]"
@@ -155,11 +162,11 @@ def show_checked(checked: Checked, console: Console) -> None:
 
 def _show_plan(title: str, figures: Figures, console: Console) -> None:
     table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("group", "layers", "kind", "mode", "block", "span", "page", "padding"):
+    for name in ("groups", "layers", "kind", "mode", "block", "span", "page", "padding"):
         table.add_column(name, justify="left" if name in ("kind", "mode") else "right", no_wrap=True)
-    for at, group in enumerate(figures.groups):
+    for group, equal in groupby(figures.groups):  # a model has tens of groups, and few that differ
         table.add_row(
-            str(at), f"{group.layers:,}", group.kind + (" (uniform)" if group.wrapper else ""),
+            f"{len(list(equal)):,} ×", f"{group.layers:,}", group.kind + (" (uniform)" if group.wrapper else ""),
             group.mode + (" (draft)" if group.draft else ""), f"{group.block_size:,}", f"{group.span_tokens:,}",
             f"{group.page_bytes:,}", "–" if group.padding_percent is None else f"{group.padding_percent:.1f} %",
         )  # fmt: skip

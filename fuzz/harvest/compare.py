@@ -20,6 +20,9 @@ from oracles.case import Case
 
 NO_DRAFT = "none"
 WINDOW_DRAFT = "5 windows"
+MAX_REASON = 100
+"""Characters of a refusal in a cell; the whole of it is what the planner says again when asked."""
+
 FORM_MARK = ".dcp"
 """In names of corpus files that are a form of a harvest already, not a harvest."""
 
@@ -46,6 +49,17 @@ class Row(Struct, frozen=True, kw_only=True):
     def changed(self) -> bool:
         """Whether the two plans, or refusals, differ in anything at all."""
         return self.before.digest != self.after.digest
+
+    @property
+    def telling(self) -> bool:
+        """Whether the change is one of groups, bytes of a block, capacity or refusal, and not of form only: a plain
+        group or a wrapper of the same layers, another order of records.
+        """
+        return self.changed and self._cells(self.before) != self._cells(self.after)
+
+    @staticmethod
+    def _cells(figures: Figures) -> tuple[object, ...]:
+        return figures.shape(), figures.block_bytes, figures.tokens, figures.refused
 
 
 class Compared(Struct, frozen=True, kw_only=True):
@@ -139,36 +153,46 @@ def pins_text(pins: Sequence[Pin], version: str) -> str:
 
 
 def changes_page(compared: Compared) -> str:
-    """The page of plan changes, in Markdown."""
-    changed = compared.changed
+    """The page of plan changes, in Markdown. DCP sizes under which a model's cells are equal share a row."""
+    telling = [row for row in compared.rows if row.telling]
     sizes = ", ".join(map(str, compared.dcp))
     lines = [
         "# Plan changes",
         "",
         f"`{compared.unpatched}` (vLLM {compared.versions[0]}) against "
         f"`{compared.patched}` (vLLM {compared.versions[1]}): "
-        f"{compared.models} models, without a draft and with a replicated draft of five window layers, at DCP {sizes}. "
-        f"Made by `kvfuzz compare-plans`; not edited by hand.",
+        f"{compared.models} models, without a draft and with a draft of five window layers that is replicated, at DCP "
+        f"{sizes}. Made by `kvfuzz compare-plans`; not edited by hand.",
         "",
-        f"{len(changed)} of {len(compared.rows)} plans change, of "
-        f"{len({row.model for row in changed})} of {compared.models} models. " + _by_draft(compared),
+        "Windows and chunks of a model are replicated above DCP 1, where vLLM cannot split them. At DCP 1 vLLM itself "
+        "marks no draft replicated: those rows show what marking alone does.",
+        "",
+        f"{len(telling)} of {len(compared.rows)} plans change, of "
+        f"{len({row.model for row in telling})} of {compared.models} models; "
+        f"{len(compared.changed) - len(telling)} more change in form only (a uniform wrapper for a plain group of the "
+        f"same layers, the order of records). " + _by_draft(compared),
         "",
     ]
-    if changed:
+    if telling:
         lines += [
-            "Groups are layers, kind and block (R: replicated); capacity is in tokens, for the memory of the case.",
+            "Groups are layers, kind and block in tokens (R: replicated); capacity is in tokens, for the memory of "
+            "the case.",
             "",
             "| model | draft | dcp | groups before | groups after | bytes per block | capacity |",
-            "|---|---|--:|---|---|---|--:|",
+            "|---|---|---|---|---|---|--:|",
         ]
-        lines += [_row(row) for row in changed]
+        merged: dict[tuple[str, ...], list[int]] = {}
+        for row in telling:
+            merged.setdefault(_cells(row), []).append(row.dcp)
+        for (model, draft, *rest), dcp in merged.items():
+            lines.append(f"| {model} | {draft} | {', '.join(map(str, dcp))} | {' | '.join(rest)} |")
         lines.append("")
     return "\n".join(lines)
 
 
 def _by_draft(compared: Compared) -> str:
     counts = {
-        draft: sum(row.changed for row in compared.rows if row.draft == draft) for draft in (NO_DRAFT, WINDOW_DRAFT)
+        draft: sum(row.telling for row in compared.rows if row.draft == draft) for draft in (NO_DRAFT, WINDOW_DRAFT)
     }
     refused = sum(bool(row.before.refused) for row in compared.rows)
     after = sum(bool(row.after.refused) for row in compared.rows)
@@ -178,17 +202,18 @@ def _by_draft(compared: Compared) -> str:
     )
 
 
-def _row(row: Row) -> str:
+def _cells(row: Row) -> tuple[str, ...]:
     before, after = row.before, row.after
     return (
-        f"| {row.model} | {row.draft} | {row.dcp} | {_groups(before)} | {_groups(after)} | "
-        f"{_pair(before.block_bytes, after.block_bytes)} | {_percent(before.tokens, after.tokens)} |"
-    )
+        row.model, row.draft, _groups(before), _groups(after), _pair(before.block_bytes, after.block_bytes),
+        _percent(before.tokens, after.tokens),
+    )  # fmt: skip
 
 
 def _groups(figures: Figures) -> str:
     if figures.refused:
-        return "refused at " + figures.refused.replace("|", "/")
+        reason = figures.refused.replace("|", "/")
+        return "refused at " + (reason if len(reason) <= MAX_REASON else reason[:MAX_REASON] + "…")
     return f"{len(figures.groups)}: {figures.shape()}"
 
 

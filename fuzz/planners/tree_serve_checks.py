@@ -88,6 +88,9 @@ class Books:
         for block, held in holders.items():
             if len(held) > 1:
                 self.check_shared(block, held)
+        if self.found:
+            return  # counts that are wrong besides are a consequence
+        for block, held in holders.items():
             if counts[block] != len(held):
                 path = "conservation.lent" if counts[block] < len(held) else "conservation.leak"
                 self.note("Q3", path, f"block {block} is counted {counts[block]} times, held {len(held)}", held[0][0])

@@ -103,13 +103,13 @@ class Player:
             self.waiting.append(Live(self.made, arrival, self.engine, self.hasher, self.longest))
             self.made += 1
         step = self.schedule(turn)
+        self.books.check(self.books.tables(self.running), walk=False)
         if self.found:
             return  # what the step would do with blocks it should not have is a consequence
         if step.parts:
             self.in_flight.append(step)
         while len(self.in_flight) > (self.lag if step.parts else 0):
             self.settle(self.in_flight.popleft())
-        self.books.check(self.books.tables(self.running), walk=False)
         self.add(turns=1)
 
     def finish_all(self) -> None:
@@ -252,7 +252,7 @@ class Player:
         unit = self.engine.sizes.hash_block if fine else self.engine.sizes.scheduler_block
         if hit % unit:
             self.books.note("Q7", "hit.aligned", f"a hit of {hit} tokens; hits end at multiples of {unit}")
-        if hit >= live.known:
+        elif hit >= live.known:
             self.books.note("Q7", "hit.whole", f"a hit of {hit} tokens leaves nothing to compute of {live.known}")
 
     def allocate(self, live: Live, count: int, **more: Any) -> Any:

@@ -56,6 +56,12 @@ class Inexpressible(Exception):
         self.reason = reason
 
 
+def sizes_itself(spec: LayerSpec) -> bool:
+    """Whether a tree that is not told the bytes of a state would add scales to these by rules of its own."""
+    quant_mode = getattr(spec, "kv_quant_mode", "")
+    return "PER_TOKEN_HEAD" in quant_mode or getattr(spec, "cache_dtype_str", None) == "fp8_ds_mla"
+
+
 class Specs:
     """Builds the tree's spec objects from case specs, and reads them back."""
 
@@ -118,6 +124,8 @@ class Specs:
         if cls is None:
             raise Inexpressible("kind", f"this tree has no {CLASS_NAMES[kind]}")
         fields = self.tree_fields[cls]
+        if "state_content_bytes" not in fields and sizes_itself(spec):
+            raise Inexpressible("kv_quant_mode", "this tree works out the bytes of quantised states by itself")
         given: dict[str, Any] = {}
         for field in case_fields(type(spec)):
             value = getattr(spec, field.name)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from fuzz.campaign.events import Finished, Found, Progressed, Started, Witness
+from fuzz.campaign.events import Finished, Found, Progressed, Report, Started, Witness
 from fuzz.known import Known
 from fuzz.pair import PlannerInfo
-from fuzz.report.terminal import WORDS
 from oracles.compare import FAILING, VERDICTS
 from oracles.law import LAWS, Contract
 
-__all__ = ["WORDS", "Gathering", "Summary", "conclusion", "law_reason", "law_text", "reason_known", "visible"]
+WORDS = {
+    "agree": "agree", "fixed": "fixed by the patch", "regression": "regression", "unfixed": "unfixed",
+    "dispute": "dispute", "inconclusive": "inconclusive",
+}  # fmt: skip
+"""Verdicts as people read them."""
 
 RANK = {name: place for place, name in enumerate(("regression", "dispute", "unfixed", "fixed"))}
 """The order in which findings are told."""
@@ -56,6 +59,16 @@ class Summary(Struct, frozen=True, kw_only=True):
         return [w for w in self.findings if w.known]
 
 
+def summary_of(report: Report) -> Summary:
+    """A run that has ended, whole or early."""
+    return Summary(
+        contract=report.contract, seed=report.seed, cases=report.cases, seconds=report.seconds,
+        verdicts=report.verdicts, inconclusive=report.inconclusive, findings=report.findings, known=report.known,
+        planners=report.planners, complete=not report.interrupted, unmatched=report.unmatched,
+        canary_survived=report.canary_survived,
+    )  # fmt: skip
+
+
 class Gathering:
     """Gathers events into a summary."""
 
@@ -80,13 +93,7 @@ class Gathering:
     def summary(self) -> Summary:
         """The run as far as it has come."""
         if self._finished is not None:
-            report = self._finished.report
-            return Summary(
-                contract=report.contract, seed=report.seed, cases=report.cases, seconds=report.seconds,
-                verdicts=report.verdicts, inconclusive=report.inconclusive, findings=report.findings,
-                known=report.known, planners=report.planners, complete=not report.interrupted,
-                unmatched=report.unmatched, canary_survived=report.canary_survived,
-            )  # fmt: skip
+            return summary_of(self._finished.report)
         started, progressed = self._started, self._progressed
         return Summary(
             contract=started.contract if started else "native",

@@ -23,7 +23,7 @@ from fuzz.campaign import (
     Started,
     Witness,
 )
-from oracles.law import LAWS
+from fuzz.report.summary import WORDS, conclusion, law_text, summary_of
 
 LOG_EVERY_SECONDS = 10.0
 """Where there is no terminal to draw on."""
@@ -34,10 +34,6 @@ SHOWN = 12
 COLOURS = {
     "agree": "green", "fixed": "cyan", "regression": "bold red", "unfixed": "yellow",
     "dispute": "magenta", "inconclusive": "dim",
-}  # fmt: skip
-WORDS = {
-    "agree": "agree", "fixed": "fixed by the patch", "regression": "regression", "unfixed": "unfixed",
-    "dispute": "dispute", "inconclusive": "inconclusive",
 }  # fmt: skip
 
 
@@ -155,7 +151,7 @@ def show_report(report: Report, console: Console, address_arguments: str) -> Non
     )
     if report.planned_under_other_hash_seeds:
         console.print(f"{report.planned_under_other_hash_seeds:,} cases were planned under other hash seeds too")
-    console.print(f"[bold]{escape(conclusion(report))}[/]")
+    console.print(f"[bold]{escape(_last_line(report))}[/]")
 
 
 def _show_known(report: Report, console: Console) -> None:
@@ -168,25 +164,20 @@ def _show_known(report: Report, console: Console) -> None:
         console.print(line)
 
 
-def conclusion(report: Report) -> str:
-    """One sentence for the whole run."""
-    open_ = [w for w in report.findings if w.verdict != "fixed" and not w.known]
-    fixed = [w for w in report.findings if w.verdict == "fixed"]
-    also = f"; {len(report.known)} known faults were met" if report.known else ""
-    if open_:
-        worst = open_[0]
-        return f"{len(open_)} finding(s) need attention, first {worst.id}: {worst.summary}{also}"
+def _last_line(report: Report) -> str:
+    """The conclusion, with what a reader of a terminal wants beside it."""
+    summary = summary_of(report)
+    text = conclusion(summary)
+    if summary.open:
+        text += f" First {summary.open[0].id}: {summary.open[0].summary}."
     if report.canary_survived:
-        return (
-            f"The run does not count: the defect planted in it (canary {report.canary}) was not found. Either the "
-            "patched planner cannot be judged here (`kvfuzz doctor`), or kvfuzz is broken."
+        text += (
+            f" It was the canary {report.canary}. Either the patched planner cannot be judged here (`kvfuzz doctor`), or "
+            "kvfuzz is broken."
         )
-    if report.unmatched:
-        return f"{len(report.unmatched)} known fault(s) were not met: known.toml is out of date."
-    if report.cases == 0:
-        return "No case was planned: nothing is known."
-    gain = f" and fixes {len(fixed)} kind(s) of fault" if fixed else ""
-    return f"Nothing new was found: the patched planner keeps every law checked{gain}{also}."
+    if report.known:
+        text += f" {len(report.known)} known faults were met."
+    return text
 
 
 def _meaning(name: str) -> str:
@@ -205,13 +196,12 @@ def _section(console: Console, title: str, words: str, found: list[Witness], arg
         return
     console.print(f"\n[bold]{title}[/] ({words})")
     for witness in found[:SHOWN]:
-        text = LAWS[witness.law].text if witness.law in LAWS else "The planner must stay alive."
         console.print(
             f"\n  [{COLOURS[witness.verdict]}]{witness.id}[/] {witness.law}, {witness.planner} planner, "
             f"fingerprint {witness.fingerprint}, seen {witness.seen:,} ×, {witness.layers} layers"
         )
         console.print(f"    {escape(_sentence(witness.summary))}", soft_wrap=True)
-        console.print(f"    [dim]law: {escape(text)}[/]", soft_wrap=True)
+        console.print(f"    [dim]law: {escape(law_text(witness.law))}[/]", soft_wrap=True)
         console.print(f"    kvfuzz replay {witness.id}{escape(arguments)}", soft_wrap=True)
     if len(found) > SHOWN:
         console.print(f"\n  and {len(found) - SHOWN} more, rarer ones:")

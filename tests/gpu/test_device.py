@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from fuzz.replay import device as script
+from fuzz.replay.memory.check import pools_with_arithmetic
 from tests.replay import bodies
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _device() -> None:
-    pool = bodies.pools_with_arithmetic(*bodies.sound("BLNHC"), "")
+    pool = pools_with_arithmetic(*bodies.sound("BLNHC"), "")
     *_, last = script.replay([script.decode(line) for line in bodies.lines(pool)], "cuda", 1.0, 60.0)
     if "no_device" in last["summary"]:
         pytest.skip(f"skipped: {last['summary']['no_device']}")

@@ -67,12 +67,12 @@ def faults_are_found(device: str, folder: Any) -> None:
 
 
 def pools_beyond_4_gib_are_painted_sparsely(device: str, folder: Any) -> None:
-    sizes = [(layout, blocks) for layout in ("LBNHC", "BLNHC", "LHBNC") for blocks in (12_000, 24_000)]
+    sizes = [(layout, blocks) for layout in ("LBNHC", "BLNHC", "LHBNC") for blocks in (18_000, 36_000)]
     pools = [pool for layout, blocks in sizes for pool in pools_with_arithmetic(*sound(layout, blocks), "")]
     assert max(pool.pool_bytes for pool in pools) > 2**32
     results = replayed(decoded(pools, folder), device)
     assert [(one["result"], one["mode"]) for one in results] == [("clean", "sparse")] * len(pools)
-    (broken,) = replayed(decoded(moved(*sound("BLNHC", 24_000), 65_536), folder), device)
+    (broken,) = replayed(decoded(moved(*sound("BLNHC", 36_000), 65_536), folder), device)
     assert (broken["result"], broken["mode"]) == ("broken", "sparse")
 
 

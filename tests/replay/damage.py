@@ -10,8 +10,7 @@ import numpy as np
 from msgspec import structs
 
 from fuzz.planners.process import Planner, Question
-from fuzz.replay.memory.check import is_replayable
-from fuzz.replay.memory.pools import Pool
+from fuzz.replay.memory.pools import Pool, is_replayable
 from fuzz.replay.memory.shrink import shrunk
 from fuzz.strategies import Shape, draw_case, vocabulary_of
 from oracles.case import Case
@@ -154,11 +153,11 @@ def is_harmless(pool: Pool) -> bool:
         ],
         dtype=np.int64,
     ).reshape(-1, 4)
-    group, block, begin, end = rows.T
-    if len(rows) and (begin.min() < 0 or end.max() > pool.pool_bytes):
+    group, block, first, end = rows.T
+    if len(rows) and (first.min() < 0 or end.max() > pool.pool_bytes):
         return False
     for at in range(len(rows)):
-        meets = (begin[at + 1 :] < end[at]) & (end[at + 1 :] > begin[at])
+        meets = (first[at + 1 :] < end[at]) & (end[at + 1 :] > first[at])
         if (meets & ((group[at + 1 :] == group[at]) | (block[at + 1 :] != block[at]))).any():
             return False
     return True

@@ -41,7 +41,7 @@ CLEAN: dict[str, Case] = {
     "full and window": case_of([FULL, WINDOW]),
     "aligned states": case_of([FULL, STATE], mamba_mode="align"),
     "one step in flight": case_of([FULL, WINDOW], batches_in_flight=2),
-    "drafts": case_of([FULL, FULL], drafts=1, speculative=Speculative(method="eagle", tokens=3)),
+    "drafts": case_of([FULL, FULL], drafts=1, speculative=Speculative(method="draft_model", tokens=3)),
     "mixed, dcp 2": case_of(
         [MlaSpec(block_size=16, num_kv_heads=1, head_size=128), DRAFT], drafts=1, dcp=2,
         speculative=Speculative(method="draft_model", tokens=2),
@@ -55,6 +55,7 @@ CLEAN: dict[str, Case] = {
 }  # fmt: skip
 """Plans that are served without a fault."""
 
+SHIFTED_DRAFT = case_of([FULL, FULL], drafts=1, speculative=Speculative(method="eagle", tokens=3))
 SINK = case_of([SinkSpec(block_size=16, num_kv_heads=2, head_size=64, sink_len=16)])
 ODD_CHUNK = case_of([CHUNK])
 SMALLER_BLOCK = case_of(

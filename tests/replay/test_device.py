@@ -60,9 +60,12 @@ def test_the_file_runs_alone(tmp_path: Path) -> None:
     (tmp_path / "device.py").write_bytes(Path(script.__file__).read_bytes())
     write_pools(tmp_path / "plans.jsonl", pools_with_arithmetic(*bodies.sound("BLNHC"), ""))
     done = subprocess.run(
-        [sys.executable, "-I", str(tmp_path / "device.py"), "plans.jsonl"], cwd=tmp_path, capture_output=True, text=True,
+        [sys.executable, "-I", str(tmp_path / "device.py"), "plans.jsonl"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     first, last = map(json.loads, done.stdout.splitlines())
     assert first["result"] == "clean"

@@ -23,7 +23,7 @@ from fuzz.replay.requests import (
     workload_seconds,
 )
 from oracles.case import Case
-from tests.replay.request_cases import CLEAN, ODD_CHUNK, SINK, SMALLER_BLOCK
+from tests.replay.request_cases import CLEAN, ODD_CHUNK, SHIFTED_DRAFT, SINK, SMALLER_BLOCK
 
 OVERLAYS = Path(__file__).parent / "overlays"
 SEEDS = range(6)
@@ -61,7 +61,7 @@ def test_the_workloads_reach_what_they_are_to_check(unpatched: Planner) -> None:
         ("raises_midway", "full", {"Q1 serve.allocate"}),
         ("gives_null_block", "full", {"Q2 ids.null"}),
         ("leaks_block", "full", {"Q3 conservation.leak"}),
-        ("lends_held_block", "full", {"Q3 conservation.lent", "Q4 owner.place"}),
+        ("lends_held_block", "full", {"Q4 owner.place"}),
         ("shares_across_groups", "full and window", {"Q4 owner.groups"}),
         ("frees_too_early", "window", {"Q5 backed.window"}),
         ("overwrites", "full", {"Q6 content.full"}),
@@ -84,8 +84,10 @@ def test_a_planted_fault_is_caught_by_its_check(overlay: str, name: str, expecte
         (SINK, {"Q1 serve.construct"}),
         (ODD_CHUNK, {"Q7 hit.chunk"}),
         (SMALLER_BLOCK, {"Q7 hit.state"}),
+        (SHIFTED_DRAFT, {"Q7 hit.draft"}),
     ],
-    ids=["sink", "chunk that is no multiple of the block", "state block above the configured block"],
+    ids=["sink", "chunk that is no multiple of the block", "state block above the configured block",
+         "two blocks of one hash with different drafts"],
 )
 def test_faults_of_released_vllm_are_found(unpatched: Planner, case: Case, expected: set[str]) -> None:
     assert broken(unpatched, case) == expected

@@ -53,10 +53,11 @@ def planned_pools(planner: Planner, cases: Sequence[Case], at_most: int) -> list
             if plan is None or not is_replayable(plan):
                 continue
             try:
-                pools += both_sizes(case, plan, planner.address)
+                made = both_sizes(case, plan, planner.address)
             except NotReplayable:
                 continue
-            plans += 1
+            pools += made
+            plans += bool(made)  # a case without layers has none
     return pools
 
 

@@ -6,8 +6,8 @@ from vllm.v1.core import kv_cache_utils
 def apply(planner):
     make = kv_cache_utils.get_request_block_hasher
 
-    def careless(hash_block_size, hash_function, *args, **kwargs):
-        exact = make(hash_block_size, hash_function, *args, **kwargs)
+    def careless(hash_block_size, hash_function):
+        exact = make(hash_block_size, hash_function)
 
         def hashes(request):
             first = len(request.block_hashes)
