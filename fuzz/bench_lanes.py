@@ -38,7 +38,7 @@ def _rate(unpatched: Launch, patched: Launch, contract: Contract, jobs: int, cas
         LaneProcess(
             Setup(
                 lane=number, unpatched=unpatched, patched=patched, contract=contract, case_seconds=CASE_SECONDS,
-                memory=MEMORY_BYTES, samples=False, canary=None,
+                memory=MEMORY_BYTES, samples=False, requests=False, canary=None,
             )
         )
         for number in range(jobs)

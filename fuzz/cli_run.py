@@ -35,6 +35,7 @@ from fuzz.cli_common import (
 )
 from fuzz.corpus import Entry, corpus_folder, load_corpus
 from fuzz.known import read_known
+from fuzz.pair import Pair
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
 from fuzz.report.details import Detail
 from fuzz.store import DEFAULT_FOLDER, Store
@@ -66,12 +67,16 @@ def run(
     with_corpus: Annotated[bool, typer.Option("--corpus/--no-corpus", help="Ask the corpus first.")] = True,
     twins: Annotated[bool, typer.Option("--twins/--no-twins", help="Plan a sample under other hash seeds too.")] = True,
     canary: Annotated[bool, typer.Option("--canary/--no-canary", help="Plant a defect that the run must find.")] = True,
+    requests: Annotated[
+        bool, typer.Option("--requests/--no-requests", help="Serve requests on a sample of the plans.")
+    ] = False,
+    minimise: Annotated[
+        bool, typer.Option("--minimise/--no-minimise", help="Minimise the gravest findings at the end.")
+    ] = True,
     ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster to spread over; needs kvfuzz[ray].")] = None,
     report_to: Annotated[
         list[str] | None,
-        typer.Option(
-            "--report", help="FORMAT=FILE: html, markdown, junit, sarif, ndjson; several times for more."
-        ),
+        typer.Option("--report", help="FORMAT=FILE: html, markdown, junit, sarif, ndjson; several times for more."),
     ] = None,
     deadline: Deadline = CASE_SECONDS,
     memory_gib: MemoryGiB = MEMORY_BYTES / 2**30,
@@ -82,6 +87,7 @@ def run(
     from fuzz.campaign import run as campaign
     from fuzz.campaign.journal import Asking, Journal, ResumeError
     from fuzz.campaign.start import order_of
+    from fuzz.minimise.after_run import with_minimal
     from fuzz.report import terminal
     from fuzz.report.choose import open_consumers, parse_reports
     from fuzz.report.consumer import closing, tee
@@ -108,7 +114,7 @@ def run(
             unpatched=unpatched, patched=patched, contract=pair.contract,
             seed=secrets.randbelow(2**32) if seed is None else seed,
             seconds=DEFAULT_SECONDS if seconds is None and cases is None else seconds,
-            cases=cases, corpus=with_corpus, twins=twins, canary=canary, jobs=jobs or cores(),
+            cases=cases, corpus=with_corpus, twins=twins, canary=canary, requests=requests, jobs=jobs or cores(),
         )  # fmt: skip
         journal = Journal.new(place, asking.seed)
     known = read_known(corpus_folder() / "known.toml", datetime.date.today())
@@ -119,16 +125,19 @@ def run(
     corpus = tuple(entry.case for entry in small_corpus()) if asking.corpus else ()
     order = order_of(asking, corpus, journal, case_seconds=deadline, memory=int(memory_gib * 2**30), ray=ray)
 
+    def open_again() -> Pair:
+        return open_pair(asking.unpatched, asking.patched, asking.contract, deadline, memory_gib)
+
     def details(summary: Summary) -> Mapping[str, Detail]:
         findings = (*summary.open, *summary.fixed, *summary.listed)
-        return details_of(
-            lambda: open_pair(asking.unpatched, asking.patched, asking.contract, deadline, memory_gib), findings, place
-        )
+        return details_of(open_again, findings, place)
 
     arguments = replay_arguments(asking.unpatched, asking.patched, contract)
     consumers = open_consumers(specs, details, arguments)
     with interruptions(console) as interrupted, closing(consumers):
         events = campaign(order, place, known, journal, state=state, interrupted=interrupted)
+        if minimise:
+            events = with_minimal(events, open_again, place, interrupted)
         report = terminal.follow(tee(events, consumers), console, asking.seconds, asking.cases)
     if json:
         print_json(report)

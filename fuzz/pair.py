@@ -15,23 +15,35 @@ from msgspec import Struct
 from fuzz.planners.process import Planner, PlannerError, Question
 from fuzz.planners.protocol import Answer, Hello
 from fuzz.planners.trees import Launch
+from fuzz.replay.memory.views import views_against
+from fuzz.replay.requests.asking import workload_for
+from fuzz.replay.requests.checks import breaches_of, severity_of
 from oracles.case import Case, is_mixed, replicated_part, sharded_part
 from oracles.compare import Verdict, judge
 from oracles.derived import DERIVED
 from oracles.law import Breach, Contract, Evidence, Parts, stage_of
 from oracles.laws import broken_laws
-from oracles.plan import Outcome
+from oracles.plan import Outcome, Planned
 from oracles.reference import RuleSet, Unruled, compare_with, expected_plan, rules_for
 
 Answers = dict[str, Answer]
 """One planner's answers about one case: ``case``, its parts ``sharded`` and ``replicated``, a derived form."""
 
-TWICE_EVERY = 8
-"""One case in eight is planned twice (law G9): often enough to meet every path, cheap enough to keep."""
+SAMPLE = 8
+"""One case in eight is planned twice (law G9) and asked in a changed form too (laws G8, G11, G13, C5), the forms in
+turn: often enough to meet every path, cheap enough to keep.
+"""
 
+VIEWED = 32
+"""Of one case in 32 vLLM makes the tensors that its workers would write to (check P7)."""
 
-DERIVED_EVERY = 8
-"""One case in eight is asked in a changed form too (laws G8, G11, G13, C5), the forms in turn."""
+SERVED = 64
+"""Where requests are served at all, one case in 64 does (checks Q1 to Q11): that costs as much as planning ten."""
+
+TWICE, VIEWS, SERVE = "twice", "views", "serve"
+
+EXTRAS = frozenset({TWICE, VIEWS, SERVE, *DERIVED})
+"""What can be asked of a case beside its plan: the plan again, its views, to serve requests, each derived form."""
 
 _DERIVED_NAMES = tuple(DERIVED)
 
@@ -93,6 +105,19 @@ def _breaches(evidence: Evidence, expected: Outcome | Unruled) -> list[Breach]:
     return broken + [b for b in compare_with(expected, evidence.outcome) if stage_of(b) not in stages]
 
 
+def _with_looks(case: Case, answers: Answers, broken: list[Breach]) -> list[Breach]:
+    """What was broken, or else what views and requests show: of a plan that breaks a law they only tell it again."""
+    if broken:
+        return broken
+    found: list[Breach] = []
+    viewed, served = answers.get(VIEWS), answers.get(SERVE)
+    if viewed is not None and isinstance(viewed.outcome, Planned):
+        found += views_against(case, viewed.outcome.plan, viewed.views)
+    if served is not None and served.served is not None:
+        found += (b for b in breaches_of(case, served.served) if severity_of(b) == "fault")
+    return found
+
+
 class Pair:
     """The unpatched and the patched planner. Different hash seeds, so that G7 also sees order by hash."""
 
@@ -116,6 +141,7 @@ class Pair:
         self.contract = contract
         self.unpatched = unpatched
         self.patched = patched
+        self.serves = False
         self._asked = 0
         self._rules: tuple[RuleSet | None, RuleSet | None] | None = None
 
@@ -169,17 +195,31 @@ class Pair:
         asked = [self._questions(case) for case in cases]
         return tuple(tuple(one) for one in asked), [question for one in asked for question in one.values()]
 
+    def _extras(self) -> frozenset[str]:
+        """What more is asked of the next case: a sample, in turn."""
+        self._asked += 1
+        number = self._asked
+        extras = set()
+        if number % SAMPLE == 0:
+            extras |= {TWICE, _DERIVED_NAMES[number // SAMPLE % len(_DERIVED_NAMES)]}
+        if number % VIEWED == 1:
+            extras.add(VIEWS)
+        if self.serves and number % SERVED == 2:
+            extras.add(SERVE)
+        return frozenset(extras)
+
     def _questions(self, case: Case) -> dict[str, Question]:
         """What is asked of each planner about one case, by label."""
-        self._asked += 1
-        asked = {"case": Question(case, "all", self._asked % TWICE_EVERY == 0)}
+        extras = self._extras()
+        asked = {"case": Question(case, "all", TWICE in extras)}
         if self.contract == "isolate" and is_mixed(case):
             asked["sharded"] = Question(sharded_part(case), "group")
             asked["replicated"] = Question(replicated_part(case), "group")
-        if self._asked % DERIVED_EVERY == 0:
-            name = _DERIVED_NAMES[self._asked // DERIVED_EVERY % len(_DERIVED_NAMES)]
-            asked[name] = Question(DERIVED[name](case))
-        return asked
+        if VIEWS in extras:
+            asked[VIEWS] = Question(case, "views")
+        if SERVE in extras:
+            asked[SERVE] = Question(case, "serve", workload=workload_for(case))
+        return asked | {name: Question(derive(case)) for name, derive in DERIVED.items() if name in extras}
 
     def collect(self, pending: Pending) -> Iterator[Judged]:
         """Waits for a batch and judges each of its cases. Raises PlannerError."""
@@ -205,8 +245,8 @@ class Pair:
         ]
         expected = self._expected(case)
         verdict = judge(
-            _breaches(before, expected[0]),
-            _breaches(after, expected[1]),
+            _with_looks(case, unpatched, _breaches(before, expected[0])),
+            _with_looks(case, patched, _breaches(after, expected[1])),
             outcomes,
             in_parts,
             next((one.reason for one in expected if isinstance(one, Unruled)), ""),

@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from fuzz.campaign import BATCH
 from fuzz.known import KnownFindings
+from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Judged, Pair, PlannerInfo
 from oracles.case import Case, case_id
 from oracles.compare import FAILING, Finding
@@ -49,8 +50,9 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 
 
 def replay_all(pair: Pair, cases: Iterable[tuple[str, Case]], known: KnownFindings) -> ReplayReport:
-    """Asks all cases in batches. Raises PlannerError."""
+    """Asks all cases in batches, with everything that can be asked of a case. Raises PlannerError."""
     done: list[Replayed] = []
+    pair = FocusedPair(pair, None)
     for batch in _batches(cases):
         pending = pair.submit([case for _, case in batch])
         for (name, _), judged in zip(batch, pair.collect(pending), strict=True):

@@ -82,7 +82,7 @@ class Breach(Struct, frozen=True, kw_only=True):
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-_STAGE_OF_FAMILY = {"G": "group", "M": "place", "S": "size", "C": "capacity"}
+_STAGE_OF_FAMILY = {"G": "group", "M": "place", "P": "place", "S": "size", "C": "capacity", "Q": "capacity"}
 _STAGE_OF_FIELD = {"placement": "place", "placement[]": "place", "sizes": "size", "capacity": "capacity"}
 _STAGE_ORDER = ("input", "group", "place", "size", "capacity")
 

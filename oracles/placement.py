@@ -180,7 +180,9 @@ def placed_pages(layout: str, placement: Placement, planned: Mapping[str, tuple[
             heads = 1 if layout in BLOCK_COMPACT or record.aliased else heads_of(spec)
             strip = page_bytes(spec) // heads
             # Block-outermost: all layers' strips of a head lie together; else all blocks' do.
-            gap = strip * (len(record.layers) if layout in BLOCK_OUTERMOST else placement.num_blocks)
+            # The record's own strides, as the worker's views step by them; the same in a sound plan.
+            outer = layout in BLOCK_OUTERMOST
+            gap = record.layer_stride * len(record.layers) if outer else record.block_stride * placement.num_blocks
             stride = strip if is_own_tensor(record) else record.block_stride
             runs = tuple(Run(start + head * gap, stride, strip) for head in range(heads))
             pages.append(Page(layer=name, group=group, spec=spec, runs=runs))
@@ -233,8 +235,13 @@ def _overlap_in(cluster: list[tuple[int, Run]], blocks: int, *, across: bool) ->
         if len(distinct) < len(cluster):
             twice = next(pair for pair in cluster if cluster.count(pair) > 1)
             return twice[0], twice[0]
+    if len({run.stride for _, run in distinct}) == 1 and distinct[0][1].stride > 0:
+        # What overhangs a cell meets the first runs of the next block, the farthest ones by start.
+        distinct.sort(key=lambda pair: pair[1].start % pair[1].stride)
+    around = distinct * 2
+    reach = min(MAX_NEIGHBOURS, len(distinct) - 1)
     for at, (owner, run) in enumerate(distinct):
-        for other, second in distinct[at + 1 : at + 1 + MAX_NEIGHBOURS]:
+        for other, second in around[at + 1 : at + 1 + reach]:
             if (owner != other or not across) and _runs_meet(run, second, blocks, same_block=not across):
                 return owner, other
     return None

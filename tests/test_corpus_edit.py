@@ -18,7 +18,7 @@ from oracles.compare import Finding
 from tests.models import dense, split_by_draft
 
 FINDING = Finding(
-    fingerprint="0123abcd", law="G6", verdict="unfixed", planner="both", summary="two groups", first_difference="x"
+    fingerprint="0123abcd", law="G6", verdict="unfixed", planner="patched", summary="two groups", first_difference="x"
 )  # fmt: skip
 
 

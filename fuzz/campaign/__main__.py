@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from typing import BinaryIO
 
 import msgspec
@@ -49,6 +50,11 @@ def serve(messages: BinaryIO, replies: BinaryIO) -> None:
                 send(Failed(error=str(error)))
             except Disagreement as error:
                 send(Failed(error=f"kvfuzz itself is wrong, please report it: {error}"))
+            except Exception as error:
+                # A judge that fails would fail on the same batch wherever it is asked again.
+                traceback.print_exc()
+                at = f" on batch {message.number}" if isinstance(message, Batch) else ""
+                send(Failed(error=f"kvfuzz itself failed{at}, please report it: {type(error).__name__}: {error}"))
     finally:
         if lane is not None:
             lane.close()

@@ -64,7 +64,8 @@ class LaneActor:
                 Setup(
                     lane=asked.lane, unpatched=open_launch(asked.asking.unpatched, config), patched=patched,
                     contract=asked.asking.contract, case_seconds=asked.case_seconds, memory=asked.memory,
-                    samples=asked.asking.twins, canary=canary_launch(patched, asked.canary) if asked.canary else None,
+                    samples=asked.asking.twins, requests=asked.asking.requests,
+                    canary=canary_launch(patched, asked.canary) if asked.canary else None,
                 )
             )  # fmt: skip
             return msgspec.msgpack.encode(self._lane.start())

@@ -84,6 +84,13 @@ class LaneLost(Struct, frozen=True, kw_only=True, tag="lane_lost"):
     reason: str
 
 
+class Minimised(Struct, frozen=True, kw_only=True, tag="minimised"):
+    """The least case of a finding was found, after the run."""
+
+    witness: Witness
+    layers_before: int
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """What ``kvfuzz run --json`` prints."""
 
@@ -130,4 +137,4 @@ class Finished(Struct, frozen=True, kw_only=True, tag="finished"):
     report: Report
 
 
-Event = Started | Resumed | Progressed | Found | CanaryCaught | LaneLost | Finished
+Event = Started | Resumed | Progressed | Found | CanaryCaught | LaneLost | Minimised | Finished

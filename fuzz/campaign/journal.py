@@ -48,6 +48,7 @@ class Asking(Struct, frozen=True, kw_only=True):
     corpus: bool
     twins: bool
     canary: bool
+    requests: bool
     jobs: int
 
 

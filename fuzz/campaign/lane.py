@@ -58,6 +58,7 @@ class Setup(Struct, frozen=True, kw_only=True, tag="setup"):
     case_seconds: float
     memory: int
     samples: bool
+    requests: bool
     canary: Launch | None
     in_flight: str = ""
 
@@ -96,6 +97,7 @@ class Lane:
             Planner(setup.patched, hash_seed=seed + 1, case_seconds=setup.case_seconds, memory=setup.memory),
             setup.contract,
         )
+        self._pair.serves = setup.requests
         self._canary: CanaryWatch | None = None
         self._shape = Shape()
         self._smallest: dict[str, Size] = {}

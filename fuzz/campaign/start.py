@@ -48,6 +48,7 @@ def _local_lanes(asking: Asking, canary: str, journal: Journal, case_seconds: fl
                 case_seconds=case_seconds,
                 memory=memory,
                 samples=asking.twins,
+                requests=asking.requests,
                 canary=canary_launch(patched, canary) if canary and number == 0 else None,
                 in_flight=str(journal.cases_folder),
             )

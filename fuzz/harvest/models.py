@@ -62,6 +62,7 @@ def _instead(request: Request, reply: Reply, memory: int) -> Modelled:
     reason = reply.reason if refusal is None else refusal.sentence()
     if refusal is not None and (refusal.stage == "config" or refusal.missing is not None or refusal.type in DECISIONS):
         raise ConfigError(f"{request.name}: {reason}")
+    reason = reason.replace("vLLM refuses it", "building it here fails")
     try:
         case = estimate(request, memory=memory)
     except ConfigError as error:

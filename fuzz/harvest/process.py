@@ -97,6 +97,7 @@ class Harvester:
             with contextlib.suppress(BrokenPipeError):
                 self._asks.close()
             os.close(self._answers)
+            self._buffer.clear()
             self._log.close()
 
     def _start(self) -> None:

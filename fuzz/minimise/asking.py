@@ -1,22 +1,19 @@
 """A pair of planners that is asked what one finding needs: its law's second answers every time, no others.
 
 A campaign asks for second answers of a sample only, in turn; a minimiser that did so would take a case for passing
-because it was not asked.
+because it was not asked, and so would somebody who asks a case again.
 """
 
 from __future__ import annotations
 
-from fuzz.pair import Pair
-from fuzz.planners.process import Question
-from oracles.case import Case, is_mixed, replicated_part, sharded_part
-from oracles.derived import DERIVED, MORE_MEMORY, PERMUTED, RENAMED, WIDER_DCP
+from fuzz.pair import EXTRAS, SERVE, TWICE, VIEWS, Pair
+from oracles.derived import MORE_MEMORY, PERMUTED, RENAMED, WIDER_DCP
 
-FORMS: dict[str, tuple[str, ...]] = {
-    "G8": (RENAMED,), "G11": (PERMUTED,), "G13": (WIDER_DCP,), "C5": (MORE_MEMORY, WIDER_DCP),
+NEEDED: dict[str, frozenset[str]] = {
+    "G8": frozenset({RENAMED}), "G9": frozenset({TWICE}), "G11": frozenset({PERMUTED}), "G13": frozenset({WIDER_DCP}),
+    "C5": frozenset({MORE_MEMORY, WIDER_DCP}), "P7": frozenset({VIEWS}),
 }  # fmt: skip
-"""Derived forms that a law is about; other laws need none."""
-
-REPETITION = "G9"
+"""The second answers that a law is about. The checks of requests need theirs; other laws need none."""
 
 
 class FocusedPair(Pair):
@@ -25,12 +22,9 @@ class FocusedPair(Pair):
     def __init__(self, pair: Pair, law: str | None) -> None:
         # The processes are the pair's: they are warm, and the pair closes them.
         vars(self).update(vars(pair))
-        self._forms = tuple(DERIVED) if law is None else FORMS.get(law, ())
-        self._twice = law in (None, REPETITION)
+        by_family = frozenset({SERVE}) if law is not None and law.startswith("Q") else frozenset()
+        everything = EXTRAS if self.serves else EXTRAS - {SERVE}
+        self._wanted = everything if law is None else NEEDED.get(law, by_family)
 
-    def _questions(self, case: Case) -> dict[str, Question]:
-        asked = {"case": Question(case, "all", self._twice)}
-        if self.contract == "isolate" and is_mixed(case):
-            asked["sharded"] = Question(sharded_part(case), "group")
-            asked["replicated"] = Question(replicated_part(case), "group")
-        return asked | {name: Question(DERIVED[name](case)) for name in self._forms}
+    def _extras(self) -> frozenset[str]:
+        return self._wanted

@@ -161,7 +161,7 @@ def probe(engine: Engine, extras: Sequence[int]) -> tuple[tuple[int, ...], tuple
             found.append(Violation(check="Q10", path="capacity.smallest.preempted", message=message))
         elif whole == 1:
             found.append(Violation(check="Q10", path=f"capacity.smallest.{how}", message=where))
-        elif whole * needed > num_blocks - 1:
+        elif whole * needed == num_blocks:
             message = f"{where}; the null block was counted"
             found.append(Violation(check="Q11", path="capacity.concurrency.null_block", message=message))
         else:

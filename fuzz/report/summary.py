@@ -7,6 +7,7 @@ from msgspec import Struct
 from fuzz.campaign.events import Finished, Found, Progressed, Report, Started, Witness
 from fuzz.known import Known
 from fuzz.pair import PlannerInfo
+from fuzz.replay.requests.checks import CHECKS
 from oracles.compare import FAILING, VERDICTS
 from oracles.law import LAWS, Contract
 
@@ -20,6 +21,7 @@ RANK = {name: place for place, name in enumerate(("regression", "dispute", "unfi
 """The order in which findings are told."""
 
 _NO_LAW = {
+    "P7": "The tensors that a worker makes lie on the pages that the plan gives to their layers.",
     "alive": "A planner answers, whatever it is asked.",
     "reference": "A plan is what the planner's own rules say.",
 }
@@ -110,12 +112,14 @@ class Gathering:
 
 def law_text(law: str) -> str:
     """What a law says, or a comparison that is none."""
-    return LAWS[law].text if law in LAWS else _NO_LAW.get(law.partition(".")[0], law)
+    if law in LAWS or law in CHECKS:
+        return (LAWS.get(law) or CHECKS[law]).text
+    return _NO_LAW.get(law.partition(".")[0], law)
 
 
 def law_reason(law: str) -> str:
     """Why a law holds; empty for a comparison."""
-    return LAWS[law].reason if law in LAWS else ""
+    return (LAWS.get(law) or CHECKS[law]).reason if law in LAWS or law in CHECKS else ""
 
 
 def reason_known(summary: Summary, witness: Witness) -> str:

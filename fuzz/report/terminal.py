@@ -17,6 +17,7 @@ from fuzz.campaign import (
     Finished,
     Found,
     LaneLost,
+    Minimised,
     Progressed,
     Report,
     Resumed,
@@ -72,6 +73,11 @@ def _consume(
             console.print(
                 f"  [yellow]pair {event.lane} was lost ({escape(event.reason)}); its {event.cases} cases are asked "
                 "again[/]"
+            )
+        elif isinstance(event, Minimised):
+            console.print(
+                f"  minimised {event.witness.fingerprint}: {event.layers_before} → {event.witness.layers} layers, "
+                f"{event.witness.id}"
             )
         elif isinstance(event, Found):
             if not event.witness.known:  # known ones are told at the end
@@ -172,8 +178,8 @@ def _last_line(report: Report) -> str:
         text += f" First {summary.open[0].id}: {summary.open[0].summary}."
     if report.canary_survived:
         text += (
-            f" It was the canary {report.canary}. Either the patched planner cannot be judged here (`kvfuzz doctor`), or "
-            "kvfuzz is broken."
+            f" It was the canary {report.canary}. Either the patched planner cannot be judged here (`kvfuzz doctor`), "
+            "or kvfuzz is broken."
         )
     if report.known:
         text += f" {len(report.known)} known faults were met."

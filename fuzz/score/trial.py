@@ -13,6 +13,7 @@ from fuzz.planners.process import Planner
 from fuzz.planners.protocol import Answer
 from fuzz.score.streams import Asked, Judged, Oracle, Sound, Strategy, fingerprints, told, verdict_on
 from oracles.compare import FAILING, cause_of
+from oracles.law import Evidence
 from oracles.plan import Died, Outcome, Refused, TimedOut
 
 BATCHES = (2, 4, 8, 16, 24)
@@ -21,12 +22,15 @@ BATCHES = (2, 4, 8, 16, 24)
 REST: tuple[Oracle, ...] = ("no reference", "no laws", "no comparison", "crashes only")
 """The oracles that kvfuzz's own is compared with."""
 
+REST_FACTOR = 2
+
 
 class Limits(Struct, frozen=True, kw_only=True):
     """When a trial ends without a finding.
 
     ``seconds`` is CPU time of both planners and the judge, one after another; ``cases`` bounds the cases for the full
-    oracle (None: time alone does), ``rest`` those for the lesser oracles in ``oracles``.
+    oracle (None: time alone does), ``rest`` those for the lesser oracles in ``oracles``, or ``REST_FACTOR`` times what
+    the full one needed, if that is more.
     """
 
     seconds: float
@@ -69,7 +73,7 @@ def run_trial(
         count, seconds = trial.cases + 1, trial.seconds + asked.sound.seconds + other.seconds
         detected = dict(trial.detected)
         for oracle in ("all", *limits.oracles):
-            if oracle not in detected and (oracle == "all" or count <= limits.rest):
+            if oracle not in detected:
                 by = crashes(asked, other) if oracle == "crashes only" else reported(asked, other, oracle, known)
                 if by:
                     detected[oracle] = Detection(cases=count, seconds=round(seconds, 3), by=by)
@@ -105,7 +109,9 @@ def _answered(
 def _is_over(trial: Trial, limits: Limits) -> bool:
     full = "all" in trial.detected or trial.seconds >= limits.seconds
     full = full or (limits.cases is not None and trial.cases >= limits.cases)
-    return full and (trial.cases >= limits.rest or all(oracle in trial.detected for oracle in limits.oracles))
+    needed = trial.detected["all"].cases if "all" in trial.detected else 0
+    enough = trial.cases >= max(limits.rest, REST_FACTOR * needed)
+    return full and (enough or all(oracle in trial.detected for oracle in limits.oracles))
 
 
 def reported(asked: Asked, other: Judged, oracle: Oracle, known: KnownFindings) -> tuple[str, ...]:
@@ -135,4 +141,17 @@ def _failures(outcome: Outcome) -> tuple[str, ...]:
 def differs(asked: Asked, other: Judged) -> bool:
     """Whether the mutant did anything else than the sound planner."""
     a, b = asked.sound.evidence, other.evidence
-    return (a.outcome, a.changed, a.second, a.parts, a.derived) != (b.outcome, b.changed, b.second, b.parts, b.derived)
+    return _said(a) != _said(b)
+
+
+def _said(evidence: Evidence) -> tuple[object, ...]:
+    """All that a planner said, without the functions through which it refused: a planted one is another by nature."""
+    parts = (evidence.parts.sharded, evidence.parts.replicated) if evidence.parts is not None else ()
+    outcomes = (evidence.outcome, evidence.second, *parts, *evidence.derived.values())
+    return evidence.changed, tuple(_without_frames(outcome) for outcome in outcomes)
+
+
+def _without_frames(outcome: Outcome | None) -> Outcome | None:
+    if not isinstance(outcome, Refused):
+        return outcome
+    return structs.replace(outcome, refusals=tuple(structs.replace(r, frames=()) for r in outcome.refusals))

@@ -47,7 +47,7 @@ def generate(source: Source, shape: Shape) -> Case:
     case = Case(specs=table, layers=layers, settings=draw_settings(source, scene, draft, table))
     workers = draw_workers(source, case, stage_count, DEFAULT_MEMORY)
     settings = structs.replace(case.settings, workers=workers)
-    if source.chance(8):
+    if source.chance(15):
         blocks = outline(structs.replace(case, settings=settings)).request_blocks
         override = source.choice((blocks + 1, blocks, blocks + 2, 1, 2, 1000))
         settings = structs.replace(settings, block_override=max(1, override))
@@ -106,7 +106,7 @@ def draw_settings(source: Source, scene: Scene, draft: Draft, table: tuple[Spec,
     layout, forced = draw_layout(source, table) if scene.shape.vocabulary.layouts else ("LBNHC", False)
     tp = min(64, scene.dcp * (source.choice((1, 2, 4)) if source.chance(30) else 1))
     unit = None
-    if source.chance(6):
+    if source.chance(12):
         unit = source.choice((scene.block_size, 16, scene.block_size * scene.dcp, 24))
     return Settings(
         dcp=scene.dcp,
@@ -115,7 +115,7 @@ def draw_settings(source: Source, scene: Scene, draft: Draft, table: tuple[Spec,
         layout_origin="forced" if forced else "resolved",
         block_size=scene.block_size,
         model_len=scene.model_len,
-        auto_fit=source.chance(8),
+        auto_fit=source.chance(15),
         batched_tokens=source.choice((2048, 8192, 1, 512)) if source.chance(40) else 2048,
         batches_in_flight=source.choice((2, 3)) if source.chance(15) else 1,
         encoder_tokens=source.choice((1500, 1, 4096)) if source.chance(20) else 2048,

@@ -111,7 +111,7 @@ def draw_scene(source: Source, shape: Shape) -> Scene:
         model_len=source.choice(MODEL_LENGTHS) + (source.integer(0, 2) if odd_length else 0),
         mamba_mode=source.choice(("none", "align", "align", "all")),
         lookahead=lookahead if mixed or speculates else 0,
-        hybrid_manager=not source.chance(8),
+        hybrid_manager=not source.chance(15),
         kinds=source.subset(tuple(offered), 40),
         quirks=source.subset(QUIRKS, 70),
     )

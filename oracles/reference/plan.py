@@ -234,6 +234,9 @@ def placements(
     for worker, mine in zip(settings.workers, local, strict=True):
         if not any(mine):
             continue  # nothing lies here: this worker follows the others
+        if any(page_bytes(spec) == 0 for part in mine for _, spec in part):
+            # Converted to a block that is smaller than what one state stands for.
+            raise RefusedError("ValueError", "a block that holds no state has no page")
         pools.append(settings.block_override or worker.memory // _block_bytes(mine, groups, settings, rules))
     if not pools:
         return settings.model_len, tuple(Placement(num_blocks=1, records=(), group_layers=()) for _ in settings.workers)

@@ -106,6 +106,12 @@ def test_a_model_beyond_its_time_is_given_up_and_the_next_one_is_served() -> Non
         assert harvester.harvest(request(LLAMA)).outcome == "failed"
 
 
+def test_a_model_beyond_its_memory_is_given_up() -> None:
+    with Harvester(open_launch("installed", Config()), "cpu", memory=2**20) as harvester:
+        reply = harvester.harvest(request(LLAMA))
+    assert (reply.outcome, reply.reason) == ("failed", "out of memory")
+
+
 def test_a_model_beyond_its_time_is_estimated_aloud() -> None:
     with Harvester(open_launch("installed", Config()), "cpu", seconds=0.05) as harvester:
         made = model_case(harvester, request(LLAMA))

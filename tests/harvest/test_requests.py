@@ -46,6 +46,10 @@ def test_a_validation_error_is_told_without_its_frame() -> None:
 
 
 def test_grades_follow_the_platform_and_the_values_read() -> None:
-    assert grade_of({"reads": 0, "request": {"platform": "cpu"}}) == "exact"
-    assert grade_of({"reads": 0, "request": {"platform": "sm90"}}) == "simulated"
-    assert grade_of({"reads": 1, "request": {"platform": "cpu"}}) == "approximate"
+    def grade(platform: str, reads: int = 0, *faked: str) -> str:
+        return grade_of({"reads": reads, "request": {"platform": platform}, "faked": list(faked)})
+
+    assert grade("cpu") == "exact"
+    assert grade("sm90") == "simulated"
+    assert grade("cpu", 0, "custom operations that are absent …") == "simulated"
+    assert grade("cpu", 1) == "approximate"

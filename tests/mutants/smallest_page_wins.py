@@ -7,7 +7,7 @@ from fuzz.planners.planting import plant
 BASE = "native"
 KIND = "silent"
 REPORT = "https://github.com/vllm-project/vllm/issues/43626"
-SEEN_BY = ("reference.group",)
+SEEN_BY = ("G4", "reference.group")
 
 
 def apply(planner):

@@ -41,7 +41,7 @@ def fake_cuda(major: int, minor: int) -> list[str]:
     stand_ins.add_stand_ins(absent, CUDA_MODULES)
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1"  # chosen by vLLM on such a device; here it would miss Triton
     _fake_torch(major, minor)
-    _fake_operations()
+    operations = fake_operations()
     import vllm.platforms as platforms
     from vllm.platforms.cuda import CudaPlatformBase
     from vllm.platforms.interface import DeviceCapability
@@ -102,7 +102,7 @@ def fake_cuda(major: int, minor: int) -> list[str]:
     return [
         f"platform faked: CUDA sm{major}{minor}",
         "packages stubbed: " + " ".join(sorted((*absent, *CUDA_MODULES))),
-        "custom operations that are absent answer with what they are given",
+        operations,
     ]
 
 
@@ -207,8 +207,13 @@ class _Operation:
         return self
 
 
-def _fake_operations() -> None:
-    """Custom operations that no extension registers answer with their first argument."""
+def has_operations() -> bool:
+    """Whether this tree's compiled operations are there; a tree of Python files alone has none."""
+    return hasattr(torch.ops._C, "silu_and_mul")
+
+
+def fake_operations() -> str:
+    """Custom operations that no extension registers answer with their first argument; returns the note on it."""
     kind = type(torch.ops._C)
     original = kind.__getattr__
 
@@ -235,3 +240,4 @@ def _fake_operations() -> None:
         return attempt if func is None else attempt(func)
 
     library.register_fake = register_fake
+    return "custom operations that are absent answer with what they are given"

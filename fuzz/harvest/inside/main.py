@@ -53,6 +53,8 @@ def open_vllm(platform: str) -> list[str]:
         notes.extend(devices.fake_cuda(int(found[1]), int(found[2])))
     for module in ("vllm.engine.arg_utils", "vllm.model_executor.models.registry", "vllm.v1.worker.gpu.model_runner"):
         importlib.import_module(module)
+    if platform == "cpu" and not devices.has_operations():
+        notes.append(devices.fake_operations())
     _inspect_in_process()
     return notes
 
@@ -140,11 +142,25 @@ def _harvest(request: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         return {"outcome": "failed", "reason": "out of memory"}
     except build.Refused as refused:
         traceback.print_exc()
+        if _is_for_want_of_memory(refused.error):
+            return {"outcome": "failed", "reason": "out of memory"}
         if inspection:
             return {"outcome": "failed", "reason": f"its model class cannot be imported here: {inspection[-1]}"}
         if isinstance(refused.error, ImportError):
             return {"outcome": "failed", "reason": f"building it needs what is not here: {refused.error}"}
         return {"outcome": "refused", "refusal": build.failure(refused)}
+
+
+WANT_OF_MEMORY = ("cannot allocate memory", "can't allocate memory", "cannot map zero-fill", "failed to map segment")
+"""Words of the loader, of libraries and of torch's allocator, which raise errors of many types at the limit."""
+
+
+def _is_for_want_of_memory(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, MemoryError) or any(words in str(error).lower() for words in WANT_OF_MEMORY):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""A planner that claims half as many requests again as there are blocks for."""
+"""A planner that claims three times the requests that there are blocks for."""
 
 
 def apply(planner):
@@ -6,6 +6,6 @@ def apply(planner):
 
     def boasting(config, kv_cache_config):
         tokens, concurrency = claim(config, kv_cache_config)
-        return tokens, concurrency * 1.5
+        return tokens, concurrency * 3
 
     planner.get_kv_cache_capacity = boasting
