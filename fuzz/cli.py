@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -15,19 +14,22 @@ from fuzz.cli_common import (
     ContractFlag,
     Deadline,
     Failure,
+    GateFlag,
     JsonFlag,
+    KnownFlag,
     MemoryGiB,
     Patched,
     StoreFlag,
     Unpatched,
     err,
+    known_findings,
     open_pair,
     out,
     print_json,
 )
 from fuzz.corpus import CorpusError, corpus_folder, load_corpus
 from fuzz.doctor import examine, show_examined
-from fuzz.known import KnownError, read_known
+from fuzz.known import KnownError
 from fuzz.planners.address import AddressError
 from fuzz.planners.fetch import FetchError
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner, PlannerError, Question
@@ -102,6 +104,8 @@ def replay(
     unpatched: Unpatched = "installed",
     patched: Patched = "installed+isolate",
     contract: ContractFlag = None,
+    gate: GateFlag = False,
+    known_files: KnownFlag = None,
     deadline: Deadline = CASE_SECONDS,
     memory_gib: MemoryGiB = MEMORY_BYTES / 2**30,
     store: StoreFlag = DEFAULT_FOLDER,
@@ -114,10 +118,10 @@ def replay(
     else:
         chosen = [(what, find_case(what, place))]
     pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
-    known = read_known(corpus_folder() / "known.toml", datetime.date.today())
+    known = known_findings(known_files)
     try:
         pair.start()
-        report = replay_all(pair, chosen, known)
+        report = replay_all(pair, chosen, known, gate=gate)
     finally:
         pair.close()
     if json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import sys
@@ -12,6 +13,8 @@ import msgspec
 import typer
 from rich.console import Console
 
+from fuzz.corpus import corpus_folder
+from fuzz.known import KnownFindings, read_all_known
 from fuzz.pair import Pair, choose_contract
 from fuzz.planners.address import Contract
 from fuzz.planners.trees import open_launch, read_config
@@ -25,6 +28,13 @@ ContractFlag = Annotated[
 Deadline = Annotated[float, typer.Option("--deadline", min=0.1, help="Seconds a planner has for one case.")]
 MemoryGiB = Annotated[float, typer.Option("--memory-gib", min=0.1, help="GiB a worker may grow by.")]
 StoreFlag = Annotated[Path, typer.Option("--store", help="Folder for findings and their cases.")]
+
+
+KnownFlag = Annotated[
+    list[Path] | None,
+    typer.Option("--known", help="A known.toml of your own; several times for more."),
+]
+GateFlag = Annotated[bool, typer.Option("--gate", help="Fail for regressions only, not for what both planners do.")]
 
 
 class Failure(Exception):
@@ -48,6 +58,14 @@ def err() -> Console:
 def print_json(document: Any) -> None:
     """One JSON document on standard output."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
+
+
+def known_findings(own: list[Path] | None) -> KnownFindings:
+    """What the corpus lists as known, with the user's own files. Raises KnownError and Failure."""
+    for path in own or ():
+        if not path.is_file():
+            raise Failure(f"--known {path}: no such file", 2)
+    return read_all_known([corpus_folder() / "known.toml", *(own or ())], datetime.date.today())
 
 
 def cores() -> int:

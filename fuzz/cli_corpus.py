@@ -92,6 +92,9 @@ def accept_command(
     fingerprint: Annotated[str | None, typer.Option(help="Which finding of the case; default: all of them.")] = None,
     url: Annotated[str, typer.Option(help="Where it is discussed.")] = "",
     days: Annotated[int, typer.Option(min=1, max=3650, help="Look at it again after this many days.")] = 180,
+    intended: Annotated[
+        bool, typer.Option("--intended", help="It is a change made on purpose: a regression may be accepted so.")
+    ] = False,
     new_only: Annotated[bool, typer.Option("--new-only", help="Pass over faults that are listed already.")] = False,
     into: Target = None,
     deadline: Deadline = CASE_SECONDS,
@@ -125,11 +128,15 @@ def accept_command(
         if not stands:
             err().print(f"{record.id} {record.finding.fingerprint}: not shown any more; passed over", markup=False)
             continue
-        if stands[0].verdict == "regression":
-            raise Failure(f"{record.id}: only the patched planner has it; a regression cannot be accepted as known", 2)
+        if stands[0].verdict == "regression" and not intended:
+            raise Failure(
+                f"{record.id}: only the patched planner does this, so it is no known fault; where the patch means to, "
+                "accept it with --intended",
+                2,
+            )
         acceptance = Acceptance(
             case=structs.replace(case, provenance=Provenance(title=reason[:400], source=url, note=stands[0].summary)),
-            finding=stands[0], under=tuple(versions), reason=reason, url=url,
+            finding=stands[0], intended=intended, under=() if intended else tuple(versions), reason=reason, url=url,
             expires=datetime.date.today() + datetime.timedelta(days=days),
         )  # fmt: skip
         accepted.append(accept(folder, acceptance))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import secrets
 import signal
 import time
@@ -20,7 +19,9 @@ from fuzz.cli_common import (
     ContractFlag,
     Deadline,
     Failure,
+    GateFlag,
     JsonFlag,
+    KnownFlag,
     MemoryGiB,
     Patched,
     StoreFlag,
@@ -28,13 +29,13 @@ from fuzz.cli_common import (
     cores,
     duration,
     err,
+    known_findings,
     open_pair,
     out,
     print_json,
     to_contract,
 )
 from fuzz.corpus import Entry, corpus_folder, load_corpus
-from fuzz.known import read_known
 from fuzz.pair import Pair
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
 from fuzz.report.details import Detail
@@ -74,6 +75,8 @@ def run(
         bool, typer.Option("--minimise/--no-minimise", help="Minimise the gravest findings at the end.")
     ] = True,
     ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster to spread over; needs kvfuzz[ray].")] = None,
+    gate: GateFlag = False,
+    known_files: KnownFlag = None,
     report_to: Annotated[
         list[str] | None,
         typer.Option("--report", help="FORMAT=FILE: html, markdown, junit, sarif, ndjson; several times for more."),
@@ -114,10 +117,11 @@ def run(
             unpatched=unpatched, patched=patched, contract=pair.contract,
             seed=secrets.randbelow(2**32) if seed is None else seed,
             seconds=DEFAULT_SECONDS if seconds is None and cases is None else seconds,
-            cases=cases, corpus=with_corpus, twins=twins, canary=canary, requests=requests, jobs=jobs or cores(),
+            cases=cases, corpus=with_corpus, twins=twins, canary=canary, requests=requests, gate=gate,
+            jobs=jobs or cores(),
         )  # fmt: skip
         journal = Journal.new(place, asking.seed)
-    known = read_known(corpus_folder() / "known.toml", datetime.date.today())
+    known = known_findings(known_files)
     console = err() if json or any(spec.path is None for spec in specs) else out()
     console.print(
         f"kvfuzz: comparing [bold]{asking.unpatched}[/] with [bold]{asking.patched}[/]; starting both planners …"

@@ -99,6 +99,7 @@ class Acceptance(Struct, frozen=True, kw_only=True):
     case: Case
     finding: Finding
     under: tuple[str, ...]
+    intended: bool
     reason: str
     url: str
     expires: datetime.date
@@ -127,6 +128,8 @@ def accept(folder: Path, accepted: Acceptance) -> str:
     if entries is None:
         entries = tomlkit.aot()
         document["known"] = entries
+    if accepted.intended:
+        entry["intended"] = True
     entries.append(entry)
     draft = path.with_name(".known.draft.toml")
     draft.write_text(tomlkit.dumps(document))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +22,8 @@ class Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One known fault: the fingerprint of its finding, why it stands, where it is discussed, when to look again.
 
     ``case`` is the corpus file that shows it, and ``under`` lists the releases and contracts on which it does
-    (``0.32.0 isolate``): a run that asks that case under one of these and does not meet the fault says so.
+    (``0.32.0 isolate``): a run that asks that case under one of these and does not meet the fault says so. An
+    ``intended`` entry is no fault but a change that a patch makes on purpose: it covers regressions too.
     """
 
     fingerprint: Annotated[str, Meta(pattern=r"^[0-9a-f]{8}$")]
@@ -31,6 +32,7 @@ class Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expires: datetime.date
     case: Annotated[str, Meta(max_length=400)] = ""
     under: tuple[Annotated[str, Meta(max_length=100)], ...] = ()
+    intended: bool = False
 
 
 class _File(Struct, forbid_unknown_fields=True):
@@ -43,11 +45,17 @@ class KnownFindings:
     def __init__(self, entries: list[Known]) -> None:
         self._entries = {entry.fingerprint: entry for entry in entries}
 
+    @property
+    def entries(self) -> tuple[Known, ...]:
+        """All entries, in order."""
+        return tuple(self._entries.values())
+
     def covers(self, fingerprint: str, verdict: VerdictName) -> bool:
-        """Whether a finding is known. A regression never is: what only the patched planner does cannot be a fault
-        that the unpatched one is known for, even when it looks the same.
+        """Whether a finding is known. A regression is so only where it is intended: what only the patched planner does
+        cannot be a fault that the unpatched one is known for, even when it looks the same.
         """
-        return verdict != "regression" and fingerprint in self._entries
+        entry = self._entries.get(fingerprint)
+        return entry is not None and (entry.intended or verdict != "regression")
 
     def unmatched(self, met: set[str], under: Sequence[str]) -> tuple[Known, ...]:
         """The entries that a run should have met, having asked their cases ``under`` these releases and contracts."""
@@ -85,3 +93,14 @@ def read_known(path: Path, today: datetime.date) -> KnownFindings:
                 "then renew the date or delete the entry"
             )
     return KnownFindings(entries)
+
+
+def read_all_known(paths: Iterable[Path], today: datetime.date) -> KnownFindings:
+    """Reads several files; a fingerprint may stand in one of them only. Raises KnownError."""
+    entries: dict[str, Known] = {}
+    for path in paths:
+        for entry in read_known(path, today).entries:
+            if entry.fingerprint in entries:
+                raise KnownError(f"{path}: {entry.fingerprint} stands in another file too; delete one of the entries")
+            entries[entry.fingerprint] = entry
+    return KnownFindings(list(entries.values()))

@@ -36,11 +36,14 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 
     cases: tuple[Replayed, ...]
     counts: dict[str, int]
+    gate: bool
     planners: tuple[PlannerInfo, ...]
 
     @property
     def failed(self) -> bool:
-        """Whether a case failed."""
+        """Whether a case failed; to a gate, one that shows a regression."""
+        if self.gate:
+            return any(one.result == "FAILED" and one.verdict == "regression" for one in self.cases)
         return self.counts["FAILED"] > 0
 
     @property
@@ -49,7 +52,9 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
         return self.counts["ERROR"] > 0
 
 
-def replay_all(pair: Pair, cases: Iterable[tuple[str, Case]], known: KnownFindings) -> ReplayReport:
+def replay_all(
+    pair: Pair, cases: Iterable[tuple[str, Case]], known: KnownFindings, *, gate: bool = False
+) -> ReplayReport:
     """Asks all cases in batches, with everything that can be asked of a case. Raises PlannerError."""
     done: list[Replayed] = []
     pair = FocusedPair(pair, None)
@@ -58,7 +63,7 @@ def replay_all(pair: Pair, cases: Iterable[tuple[str, Case]], known: KnownFindin
         for (name, _), judged in zip(batch, pair.collect(pending), strict=True):
             done.append(_result(name, judged, known))
     counts = {result: sum(one.result == result for one in done) for result in ("FIXED", "FAILED", "KNOWN", "ERROR")}
-    return ReplayReport(cases=tuple(done), counts=counts, planners=pair.infos())
+    return ReplayReport(cases=tuple(done), counts=counts, gate=gate, planners=pair.infos())
 
 
 def _batches(cases: Iterable[tuple[str, Case]]) -> Iterator[list[tuple[str, Case]]]:

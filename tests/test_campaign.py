@@ -24,7 +24,7 @@ OVERLAYS = Path(__file__).parent / "planners" / "overlays"
 
 ASKING = Asking(
     unpatched="installed", patched="installed+isolate", contract="isolate", seed=1, seconds=None, cases=0,
-    corpus=True, twins=False, canary=False, requests=False, jobs=1,
+    corpus=True, twins=False, canary=False, requests=False, gate=False, jobs=1,
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ FINDING = Finding(
 def acceptance(**changes: object) -> Acceptance:
     """An acceptance with some fields changed."""
     made = Acceptance(
-        case=dense(), finding=FINDING, under=("0.32.0 isolate",), reason='stands: "quoted"', url="https://example.org/1",
+        case=dense(), finding=FINDING, under=("0.32.0 isolate",), intended=False, reason='stands: "quoted"', url="https://example.org/1",
         expires=datetime.date(2030, 1, 2),
     )  # fmt: skip
     return structs.replace(made, **changes)

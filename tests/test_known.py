@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.corpus import corpus_folder
-from fuzz.known import KnownError, read_known
+from fuzz.known import KnownError, read_all_known, read_known
 
 TODAY = datetime.date(2026, 12, 1)
 ENTRY = '[[known]]\nfingerprint = "0123abcd"\nreason = "as reported"\nexpires = 2027-01-01\n'
@@ -29,6 +29,20 @@ def test_an_entry_covers_its_fingerprint(tmp_path: Path) -> None:
 
 def test_a_regression_is_never_known(tmp_path: Path) -> None:
     assert not read_known(write(tmp_path, ENTRY), TODAY).covers("0123abcd", "regression")
+
+
+def test_an_intended_change_covers_regressions_too(tmp_path: Path) -> None:
+    known = read_known(write(tmp_path, ENTRY + "intended = true\n"), TODAY)
+    assert known.covers("0123abcd", "regression")
+    assert known.covers("0123abcd", "unfixed")
+
+
+def test_a_fingerprint_in_two_files_is_told(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, ENTRY)
+    with pytest.raises(KnownError, match="stands in another file too"):
+        read_all_known([tmp_path / name / "known.toml" for name in ("a", "b")], TODAY)
 
 
 def test_no_file_means_no_known_faults(tmp_path: Path) -> None:

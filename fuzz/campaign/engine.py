@@ -262,6 +262,7 @@ class _Run:
             canary_caught_by=self._canary_law,
             lanes_lost=self._crew.lost,
             interrupted=self._interrupted(),
+            gate=asking.gate,
             findings=tuple(structs.replace(witness, number=at) for at, witness in enumerate(witnesses)),
             known=self._known.met(met),
             unmatched=self._known.unmatched(met, self._under()) if all_asked else (),

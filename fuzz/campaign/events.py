@@ -9,6 +9,9 @@ from fuzz.pair import PlannerInfo
 from oracles.compare import FAILING
 from oracles.law import Contract
 
+GATED = frozenset({"regression"})
+"""What a gate fails for: what the unpatched planner does not do."""
+
 
 class Witness(Struct, frozen=True, kw_only=True):
     """The smallest case seen so far for one fingerprint and verdict. ``case`` is the path of its file, ``layers`` and
@@ -115,6 +118,7 @@ class Report(Struct, frozen=True, kw_only=True):
     canary_caught_by: str
     lanes_lost: int
     interrupted: bool
+    gate: bool
     findings: tuple[Witness, ...]
     known: tuple[Known, ...]
     unmatched: tuple[Known, ...]
@@ -122,8 +126,12 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether something needs attention: a finding that is not known, or a known fault that is gone."""
-        return bool(self.unmatched) or any(f.verdict in FAILING and not f.known for f in self.findings)
+        """Whether something needs attention: a finding that is not known, or a known fault that is gone. A gate minds
+        regressions only.
+        """
+        minded = GATED if self.gate else FAILING
+        gone = bool(self.unmatched) and not self.gate
+        return gone or any(f.verdict in minded and not f.known for f in self.findings)
 
     @property
     def canary_survived(self) -> bool:

@@ -49,6 +49,7 @@ class Asking(Struct, frozen=True, kw_only=True):
     twins: bool
     canary: bool
     requests: bool
+    gate: bool
     jobs: int
 
 

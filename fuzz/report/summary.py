@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from fuzz.campaign.events import Finished, Found, Progressed, Report, Started, Witness
+from fuzz.campaign.events import GATED, Finished, Found, Progressed, Report, Started, Witness
 from fuzz.known import Known
 from fuzz.pair import PlannerInfo
 from fuzz.replay.requests.checks import CHECKS
@@ -44,11 +44,17 @@ class Summary(Struct, frozen=True, kw_only=True):
     complete: bool = False
     unmatched: tuple[Known, ...] = ()
     canary_survived: bool = False
+    gate: bool = False
 
     @property
     def open(self) -> list[Witness]:
         """Findings that need someone's attention."""
         return [w for w in self.findings if w.verdict in FAILING and not w.known]
+
+    @property
+    def minded(self) -> list[Witness]:
+        """Those of them that a run fails for: to a gate, what the unpatched planner does too is none."""
+        return [w for w in self.open if w.verdict in GATED or not self.gate]
 
     @property
     def fixed(self) -> list[Witness]:
@@ -67,7 +73,7 @@ def summary_of(report: Report) -> Summary:
         contract=report.contract, seed=report.seed, cases=report.cases, seconds=report.seconds,
         verdicts=report.verdicts, inconclusive=report.inconclusive, findings=report.findings, known=report.known,
         planners=report.planners, complete=not report.interrupted, unmatched=report.unmatched,
-        canary_survived=report.canary_survived,
+        canary_survived=report.canary_survived, gate=report.gate,
     )  # fmt: skip
 
 
@@ -132,11 +138,13 @@ def conclusion(summary: Summary) -> str:
     if summary.canary_survived:
         return "The run does not count: the defect planted in it was not found."
     early = "" if summary.complete else "Interrupted: "
-    if summary.open:
-        count = len(summary.open)
+    if summary.minded:
+        count = len(summary.minded)
         return f"{early}{count} {'finding needs' if count == 1 else 'findings need'} attention."
     if summary.cases == 0:
         return f"{early}No case was planned: nothing is known."
+    if summary.open:
+        return f"{early}No regression: the {len(summary.open)} findings are the unpatched planner's too."
     if summary.unmatched:
         count = len(summary.unmatched)
         return f"{early}{count} {'entry' if count == 1 else 'entries'} of known.toml can go: the fault is gone."

@@ -174,8 +174,8 @@ def _last_line(report: Report) -> str:
     """The conclusion, with what a reader of a terminal wants beside it."""
     summary = summary_of(report)
     text = conclusion(summary)
-    if summary.open:
-        text += f" First {summary.open[0].id}: {summary.open[0].summary}."
+    if summary.minded:
+        text += f" First {summary.minded[0].id}: {summary.minded[0].summary}."
     if report.canary_survived:
         text += (
             f" It was the canary {report.canary}. Either the patched planner cannot be judged here (`kvfuzz doctor`), "

@@ -118,7 +118,8 @@ def _group(
 ) -> tuple[Branch, list[list[int]]]:
     """(the branch that decides, the groups as layer positions)."""
     everything = [list(range(len(order)))] if order else []
-    if not converted:
+    if not converted or any(page_bytes(table[at]) == 0 for at in order):
+        # A converted block can be smaller than what one state stands for: it has no page.
         return "not_convertible", everything
     if not order:
         return "no_layers", []

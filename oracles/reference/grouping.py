@@ -135,6 +135,8 @@ def _raised(spec: Spec, largest: int, rules: RuleSet) -> Spec:
         return spec
     if isinstance(spec, MambaSpec):
         return with_page(spec, largest)
+    if size == 0:
+        raise RefusedError("ValueError", "a block that holds no state has no page")
     if largest % size == 0:
         return scaled(spec, largest // size)
     if isinstance(spec, MlaSpec) or not rules.pads_attention:

@@ -29,6 +29,6 @@ def test_every_minimal_case_shows_a_known_fault_of_the_default_pair() -> None:
     assert {one.name for one in report.cases if one.result == "FAILED"} == set()
     entries = tomllib.loads((corpus_folder() / "known.toml").read_text())["known"]
     shown = {entry["case"] for entry in entries if PAIR in entry["under"]}
-    assert {one.name for one in report.cases if one.result == "KNOWN"} == shown
+    assert shown <= {one.name for one in report.cases if one.result == "KNOWN"}
     met = {finding.fingerprint for one in report.cases for finding in one.findings}
     assert {entry["fingerprint"] for entry in entries if PAIR in entry["under"]} <= met

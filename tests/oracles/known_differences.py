@@ -20,6 +20,7 @@ KNOWN: dict[Key, str] = {
     (PLACE, "place.refusal", "ZeroDivisionError", "get_kv_cache_config_from_groups"): EMPTY_STAGE,
     (PLACE, "place.refusal", "AssertionError", "get_kv_cache_config_from_groups"): EMPTY_STAGE,
     (PLACE, "place.refusal", "ZeroDivisionError", "get_kv_cache_configs"): "stage-without-caches.block-override",
+    (PLACE, "place.refusal", "AssertionError", "compute_layout_strides"): "padded-heads-under-lhbnc",
     (PLACE, "place.refusal", "ValueError", "validate_kv_cache_layout"): EMPTY_STAGE,
     (PLACE, "place.refusal", "ValueError", "_check_enough_kv_cache_memory"): EMPTY_STAGE,
     (PLACE, "place.refusal", "ValueError", "_auto_fit_max_model_len"): EMPTY_STAGE,

@@ -59,7 +59,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     store = Store(tmp_path_factory.mktemp("store"))
     asking = Asking(
         unpatched=before.address, patched=after.address, contract="isolate", seed=7, seconds=None, cases=0,
-        corpus=True, twins=False, canary=False, requests=False, jobs=1,
+        corpus=True, twins=False, canary=False, requests=False, gate=False, jobs=1,
     )  # fmt: skip
     setup = Setup(
         lane=0, unpatched=before, patched=after, contract="isolate", case_seconds=20.0, memory=MEMORY_BYTES,
