@@ -22,10 +22,13 @@ from fuzz.bench_lanes import Lanes
 from fuzz.campaign import BATCH
 from fuzz.pair import Pair, PlannerInfo
 from fuzz.planners.process import Planner, Question
+from fuzz.replay.memory.bench import ReplayCost, replay_cost
+from fuzz.replay.requests.asking import workload_seconds
 from fuzz.strategies import draw_case
 from oracles.case import Case, FullSpec, Layer, MambaSpec, Settings, SlidingWindowSpec, Spec, Worker, build_case
 from oracles.law import Evidence
 from oracles.laws import broken_laws
+from oracles.plan import Planned
 from oracles.reference import compare_with, expected_plan, rules_for
 
 T = TypeVar("T")
@@ -37,6 +40,9 @@ SIZES = (10, 30, 100, 300, 1000)
 """Layers of the scaling cases (DESIGN 12)."""
 
 REPEATS = 5
+
+SMALL = 300
+"""Plans that are painted for the figures of memory replay."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -70,6 +76,8 @@ class Bench(Struct, frozen=True, kw_only=True):
     planner_exponent: float
     our_exponent: float
     lanes: tuple[Lanes, ...]
+    replay: ReplayCost
+    workload_seconds: float
     planners: tuple[PlannerInfo, ...]
     machine: str
 
@@ -117,6 +125,10 @@ def run_bench(pair: Pair, cases: int, seed: int) -> Bench:
         planner_exponent=_exponent([(one.layers, one.planner_ms) for one in sizes]),
         our_exponent=_exponent([(one.layers, one.ours_ms) for one in sizes]),
         lanes=(),
+        replay=replay_cost(
+            [(one.case, one.patched.plan) for one in judged if isinstance(one.patched, Planned)][:SMALL]
+        ),
+        workload_seconds=round(workload_seconds(pair.unpatched), 3),
         planners=pair.infos(),
         machine=f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
     )
@@ -207,5 +219,12 @@ def show_bench(bench: Bench, console: Console) -> None:
     )
     for lanes in bench.lanes:
         console.print(
-            f"campaign with -j {lanes.jobs}: {lanes.cases_per_second:.0f} cases/s, {lanes.speedup:.2f} × -j 1"
+            f"campaign with -j {lanes.jobs}: {lanes.cases_per_second:.0f} cases/s, {lanes.speedup:.2f} × -j 1; the engine "
+            f"takes {lanes.engine_ms:.2f} ms a batch of {BATCH}, {lanes.bytes_out:,} bytes out and {lanes.bytes_back:,} back"
         )
+    replay = bench.replay
+    console.print(
+        f"memory replay of {replay.plans} plans: median {replay.replay_ms:.2f} ms, the arithmetic {replay.arithmetic_ms:.2f} "
+        f"ms; {replay.big_pools} pools of 6 GiB, sparse: {replay.big_seconds:.1f} s, {replay.big_peak_bytes >> 20} MiB"
+    )
+    console.print(f"a workload of 100 steps served: {bench.workload_seconds:.2f} s of CPU")

@@ -5,35 +5,42 @@ from __future__ import annotations
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fuzz.campaign.batches import BATCH, Batch, Result
 from fuzz.campaign.crew import QUEUED
 from fuzz.campaign.lane import Setup
 from fuzz.campaign.process import LaneProcess
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
+from fuzz.planners.protocol import pack
 from fuzz.planners.trees import Launch
 from oracles.law import Contract
 
 
 class Lanes(Struct, frozen=True, kw_only=True):
-    """A number of lanes: cases per second by the clock, and that as a multiple of one lane's."""
+    """A number of lanes: cases per second by the clock, and that as a multiple of one lane's. Of the engine's side: CPU
+    milliseconds a batch, and bytes a batch to a lane and back (without parents of mutants).
+    """
 
     jobs: int
     cases_per_second: float
     speedup: float
+    engine_ms: float
+    bytes_out: int
+    bytes_back: int
 
 
 def scaling(unpatched: Launch, patched: Launch, contract: Contract, jobs: tuple[int, ...], cases: int) -> list[Lanes]:
     """Times ``cases`` cases with each number of lanes. Raises PlannerError."""
-    rates = [_rate(unpatched, patched, contract, count, cases) for count in jobs]
-    return [
-        Lanes(jobs=count, cases_per_second=round(rate, 1), speedup=round(rate / rates[0], 2))
-        for count, rate in zip(jobs, rates, strict=True)
-    ]
+    found: list[Lanes] = []
+    for count in jobs:
+        one = _timed(unpatched, patched, contract, count, cases)
+        first = found[0].cases_per_second if found else one.cases_per_second
+        found.append(structs.replace(one, speedup=round(one.cases_per_second / first, 2)))
+    return found
 
 
-def _rate(unpatched: Launch, patched: Launch, contract: Contract, jobs: int, cases: int) -> float:
+def _timed(unpatched: Launch, patched: Launch, contract: Contract, jobs: int, cases: int) -> Lanes:
     lanes = [
         LaneProcess(
             Setup(
@@ -48,9 +55,17 @@ def _rate(unpatched: Launch, patched: Launch, contract: Contract, jobs: int, cas
             starting.result()
         for warming in [lane.submit(_batch(10_000 + at)) for at, lane in enumerate(lanes)]:
             warming.result()
-        begun = time.perf_counter()
-        done = _feed(lanes, -(-cases // BATCH))
-        return done / (time.perf_counter() - begun)
+        begun, spent = time.perf_counter(), time.process_time()
+        results = _feed(lanes, -(-cases // BATCH))
+        wall, cpu = time.perf_counter() - begun, time.process_time() - spent
+        return Lanes(
+            jobs=jobs,
+            cases_per_second=round(sum(result.cases for result in results) / wall, 1),
+            speedup=1.0,
+            engine_ms=round(1000 * cpu / len(results), 3),
+            bytes_out=len(pack(_batch(0))),
+            bytes_back=sum(len(pack(result)) for result in results) // len(results),
+        )
     finally:
         for lane in lanes:
             lane.close()
@@ -60,10 +75,10 @@ def _batch(number: int) -> Batch:
     return Batch(number=number, first=number * BATCH, count=BATCH, seed=0)
 
 
-def _feed(lanes: list[LaneProcess], batches: int) -> int:
+def _feed(lanes: list[LaneProcess], batches: int) -> list[Result]:
     numbers = iter(range(batches))
     working: dict[Future[Result], LaneProcess] = {}
-    done = 0
+    results: list[Result] = []
     for lane in lanes * QUEUED:
         if (number := next(numbers, None)) is not None:
             working[lane.submit(_batch(number))] = lane
@@ -71,7 +86,7 @@ def _feed(lanes: list[LaneProcess], batches: int) -> int:
         finished, _ = wait(working, return_when=FIRST_COMPLETED)
         for future in finished:
             lane = working.pop(future)
-            done += future.result().cases
+            results.append(future.result())
             if (number := next(numbers, None)) is not None:
                 working[lane.submit(_batch(number))] = lane
-    return done
+    return results
