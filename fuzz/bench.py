@@ -20,7 +20,7 @@ from rich.table import Table
 
 from fuzz.bench_lanes import Lanes
 from fuzz.campaign import BATCH
-from fuzz.pair import Pair, PlannerInfo
+from fuzz.pair import Judged, Pair, PlannerInfo
 from fuzz.planners.process import Planner, Question
 from fuzz.replay.memory.bench import ReplayCost, replay_cost
 from fuzz.replay.requests.asking import workload_seconds
@@ -28,7 +28,7 @@ from fuzz.strategies import draw_case
 from oracles.case import Case, FullSpec, Layer, MambaSpec, Settings, SlidingWindowSpec, Spec, Worker, build_case
 from oracles.law import Evidence
 from oracles.laws import broken_laws
-from oracles.plan import Planned
+from oracles.plan import Plan, Planned
 from oracles.reference import compare_with, expected_plan, rules_for
 
 T = TypeVar("T")
@@ -125,13 +125,15 @@ def run_bench(pair: Pair, cases: int, seed: int) -> Bench:
         planner_exponent=_exponent([(one.layers, one.planner_ms) for one in sizes]),
         our_exponent=_exponent([(one.layers, one.ours_ms) for one in sizes]),
         lanes=(),
-        replay=replay_cost(
-            [(one.case, one.patched.plan) for one in judged if isinstance(one.patched, Planned)][:SMALL]
-        ),
+        replay=replay_cost(_planned(judged)[:SMALL]),
         workload_seconds=round(workload_seconds(pair.unpatched), 3),
         planners=pair.infos(),
         machine=f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
     )
+
+
+def _planned(judged: Sequence[Judged]) -> list[tuple[Case, Plan]]:
+    return [(one.case, one.patched.plan) for one in judged if isinstance(one.patched, Planned)]
 
 
 def _typical_rate(seed: int) -> float:
@@ -219,12 +221,12 @@ def show_bench(bench: Bench, console: Console) -> None:
     )
     for lanes in bench.lanes:
         console.print(
-            f"campaign with -j {lanes.jobs}: {lanes.cases_per_second:.0f} cases/s, {lanes.speedup:.2f} × -j 1; the engine "
-            f"takes {lanes.engine_ms:.2f} ms a batch of {BATCH}, {lanes.bytes_out:,} bytes out and {lanes.bytes_back:,} back"
+            f"campaign with -j {lanes.jobs}: {lanes.cases_per_second:.0f} cases/s, {lanes.speedup:.2f} × -j 1; a batch of "
+            f"{BATCH} costs the engine {lanes.engine_ms:.2f} ms, {lanes.bytes_out:,} bytes out, {lanes.bytes_back:,} back"
         )
     replay = bench.replay
     console.print(
-        f"memory replay of {replay.plans} plans: median {replay.replay_ms:.2f} ms, the arithmetic {replay.arithmetic_ms:.2f} "
+        f"memory replay of {replay.plans} plans: median {replay.replay_ms:.2f} ms, arithmetic {replay.arithmetic_ms:.2f} "
         f"ms; {replay.big_pools} pools of 6 GiB, sparse: {replay.big_seconds:.1f} s, {replay.big_peak_bytes >> 20} MiB"
     )
     console.print(f"a workload of 100 steps served: {bench.workload_seconds:.2f} s of CPU")
