@@ -221,12 +221,14 @@ def show_bench(bench: Bench, console: Console) -> None:
     )
     for lanes in bench.lanes:
         console.print(
-            f"campaign with -j {lanes.jobs}: {lanes.cases_per_second:.0f} cases/s, {lanes.speedup:.2f} × -j 1; a batch of "
-            f"{BATCH} costs the engine {lanes.engine_ms:.2f} ms, {lanes.bytes_out:,} bytes out, {lanes.bytes_back:,} back"
+            f"campaign with -j {lanes.jobs}: {lanes.cases_per_second:.0f} cases/s, {lanes.speedup:.2f} × -j 1; "
+            f"a batch of {BATCH} costs the engine {lanes.engine_ms:.2f} ms, {lanes.bytes_out:,} bytes out, "
+            f"{lanes.bytes_back:,} back"
         )
     replay = bench.replay
     console.print(
-        f"memory replay of {replay.plans} plans: median {replay.replay_ms:.2f} ms, arithmetic {replay.arithmetic_ms:.2f} "
-        f"ms; {replay.big_pools} pools of 6 GiB, sparse: {replay.big_seconds:.1f} s, {replay.big_peak_bytes >> 20} MiB"
+        f"memory replay of {replay.plans} plans: median {replay.replay_ms:.2f} ms, arithmetic "
+        f"{replay.arithmetic_ms:.2f} ms; {replay.big_pools} pools of 6 GiB, sparse: "
+        f"{replay.big_seconds:.1f} s, {replay.big_peak_bytes >> 20} MiB"
     )
     console.print(f"a workload of 100 steps served: {bench.workload_seconds:.2f} s of CPU")
