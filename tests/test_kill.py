@@ -84,7 +84,7 @@ def test_a_campaign_killed_at_twenty_moments_loses_nothing(tmp_path: Path, untou
         process = start(tmp_path, *arguments)
         while not has_begun(process, tmp_path, since):
             time.sleep(0.02)
-        time.sleep(moments.uniform(0.0, 0.5))
+        time.sleep(moments.uniform(0.0, 2.5))
         process.kill()
         process.wait()
         nothing_is_half_written(tmp_path)
