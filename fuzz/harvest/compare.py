@@ -169,8 +169,8 @@ def changes_page(compared: Compared) -> str:
         "",
         f"{len(telling)} of {len(compared.rows)} plans change, of "
         f"{len({row.model for row in telling})} of {compared.models} models; "
-        f"{len(compared.changed) - len(telling)} more change in form only (a uniform wrapper for a plain group of the "
-        f"same layers, the order of records). " + _by_draft(compared),
+        f"{len(compared.changed) - len(telling)} more differ in what this page does not show (`kvfuzz pin-plans` "
+        f"tells which). " + _by_draft(compared),
         "",
     ]
     if telling:
