@@ -83,8 +83,8 @@ class Crew:
 
     @property
     def rechecks_wait(self) -> bool:
-        """Whether samples wait for a lane that is still coming up."""
-        return bool(self._samples) and any(seat.starting is not None for seat in self._seats)
+        """Whether samples wait for a lane other than the one that judged them."""
+        return bool(self._samples) and len(self._seats) > 1
 
     def ask_again(self, batches: list[Batch]) -> None:
         """Queues batches that somebody else had; they go before new ones."""
