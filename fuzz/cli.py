@@ -199,6 +199,8 @@ def main() -> None:
         fail(f"{escape(str(error))}\n[dim]`kvfuzz doctor` examines each planner.[/]", 3)
     except BrokenPipeError:
         os._exit(0)  # the reader of our output has gone
+    except OSError as error:
+        fail(escape(f"{error.filename or 'input or output'}: {error.strerror or error}"), 2)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ Patched = Annotated[str, typer.Option(help="Address of the planner under test.")
 ContractFlag = Annotated[
     str | None, typer.Option(help="native or isolate; default: what the patched planner promises.")
 ]
-Deadline = Annotated[float, typer.Option("--deadline", min=0.1, help="Seconds a planner has for one case.")]
-MemoryGiB = Annotated[float, typer.Option("--memory-gib", min=0.1, help="GiB a worker may grow by.")]
+Deadline = Annotated[float, typer.Option("--deadline", min=0.1, max=86_400, help="Seconds a planner has for one case.")]
+MemoryGiB = Annotated[float, typer.Option("--memory-gib", min=0.1, max=1e6, help="GiB a worker may grow by.")]
 StoreFlag = Annotated[Path, typer.Option("--store", help="Folder for findings and their cases.")]
 
 

@@ -43,6 +43,9 @@ from fuzz.store import DEFAULT_FOLDER, Store
 
 DEFAULT_SECONDS = 60.0
 
+SAME_SIGNAL_SECONDS = 1.0
+"""A terminal, a shell and `timeout` may each send the same signal on; that is no second wish."""
+
 
 def register(app: typer.Typer) -> None:
     """Adds the command to ``app``."""
@@ -100,11 +103,14 @@ def run(
     specs = parse_reports(report_to or ())
     if json and any(spec.path is None for spec in specs):
         raise Failure("--report …=-: --json has standard output to itself; name a file", 2)
+    known = known_findings(known_files)
     begun = time.monotonic()
     seconds = duration(time_) if time_ is not None else None
     place = Store(store)
     state = None
     if resume:
+        if seed is not None or cases is not None:
+            raise Failure("--resume: goes on with the run as it was begun; leave --seed and --cases out", 2)
         try:
             journal, state = Journal.last_unfinished(place)
         except ResumeError as error:
@@ -121,7 +127,6 @@ def run(
             jobs=jobs or cores(),
         )  # fmt: skip
         journal = Journal.new(place, asking.seed)
-    known = known_findings(known_files)
     console = err() if json or any(spec.path is None for spec in specs) else out()
     console.print(
         f"kvfuzz: comparing [bold]{asking.unpatched}[/] with [bold]{asking.patched}[/]; starting both planners …"
@@ -176,15 +181,19 @@ class _Interrupt:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._asked = False
+        self._at = 0.0
 
     def __call__(self) -> bool:
         return self._asked
 
     def handle(self, _number: int, _frame: FrameType | None) -> None:
         """Takes a signal."""
-        if self._asked:
+        now = time.monotonic()
+        if self._asked and now - self._at > SAME_SIGNAL_SECONDS:
             raise KeyboardInterrupt
-        self._asked = True
+        if self._asked:
+            return
+        self._asked, self._at = True, now
         self._console.print("  ending: what is in flight is judged first (once more ends at once)")
 
 

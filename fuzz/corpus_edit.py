@@ -55,6 +55,8 @@ def merge(source: Path, target: Path) -> Merged:
         path = target / entry.name
         if path.exists():
             path = path.with_name(f"{path.stem}-{identity}.json")
+        if path.exists():
+            raise CorpusError(f"{path}: is another case already; rename it or {source / entry.name}")
         write_case(path, entry.case)
         added.append(path.relative_to(target).as_posix())
     return Merged(added=tuple(added), had=had)
@@ -112,8 +114,10 @@ def accept(folder: Path, accepted: Acceptance) -> str:
         CorpusError: the fault is listed already, or the new file would not be valid; nothing is changed then.
         OSError: a file cannot be written.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "known.toml"
     finding = accepted.finding
+    read_known(path, datetime.date.min)
     text = path.read_text() if path.is_file() else ""
     document = tomlkit.parse(text)
     entries = document.get("known")

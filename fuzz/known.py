@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from fuzz.case_files import read_toml
 from oracles.compare import VerdictName
 
 
@@ -79,8 +80,9 @@ def read_known(path: Path, today: datetime.date) -> KnownFindings:
     if not path.is_file():
         return KnownFindings([])
     try:
-        entries = msgspec.convert(tomllib.loads(path.read_text()), type=_File).known
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, msgspec.ValidationError) as error:
+        entries = msgspec.convert(tomllib.loads(read_toml(path)), type=_File).known
+    except (ValueError, RecursionError, OSError) as error:
+        # ValueError is what TOML, text and types raise here.
         raise KnownError(f"{path}: {error}") from None
     seen: set[str] = set()
     for entry in entries:

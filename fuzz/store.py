@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from fuzz.case_files import read_case, write_case, write_whole
 from oracles.case import Case, CaseError, case_id
@@ -20,14 +21,16 @@ from oracles.law import Contract
 DEFAULT_FOLDER = Path(".kvfuzz")
 RECORD_FORMAT = 1
 MAX_RECORD_BYTES = 1 << 20
-_ID = re.compile(r"[0-9a-f]{12}")
+CASE_ID = "^[0-9a-f]{12}$"
+FINGERPRINT = "^[0-9a-f]{8}$"
+"""Ids and fingerprints in stored files make names of files: nothing else is taken for one."""
 
 
 class Record(Struct, frozen=True, kw_only=True):
     """A finding as stored: the case it was seen on, and how to ask again."""
 
     format: int
-    id: str
+    id: Annotated[str, Meta(pattern=CASE_ID)]
     finding: Finding
     contract: Contract
     unpatched: str
@@ -95,13 +98,13 @@ class Store:
         """All stored findings, or those of one case. Files that are no records are left alone and skipped."""
         found = []
         for path in sorted((self.folder / "findings").glob(f"{identity or '*'}-*.json")):
-            if path.stat().st_size > MAX_RECORD_BYTES:
+            if not path.is_file() or path.stat().st_size > MAX_RECORD_BYTES:
                 continue
             try:
                 record = msgspec.json.decode(path.read_bytes(), type=Record)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError, OSError):
                 continue
-            if record.format == RECORD_FORMAT:
+            if record.format == RECORD_FORMAT and re.match(FINGERPRINT, record.finding.fingerprint):
                 found.append(record)
         return found
 
@@ -118,4 +121,4 @@ class Store:
 
 def is_identity(text: str) -> bool:
     """Whether ``text`` is written like a case id."""
-    return bool(_ID.fullmatch(text))
+    return bool(re.match(CASE_ID, text))

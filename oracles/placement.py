@@ -56,9 +56,8 @@ def check_layout(layout: str, groups: Sequence[GroupSpecs], rules: RuleSet) -> N
     """Raises LayoutError when ``layout`` cannot hold the pages of one worker.
 
     Pages of several sizes lie side by side: each must be one run of bytes, and with several groups they must
-    repeat with every block. Strides that an alignment makes differ count as sizes there: two groups that step
-    through the same bytes at different paces meet in different blocks. A page of several runs has no place for
-    padding.
+    repeat with every block. Where an alignment makes strides differ, groups must step through the same bytes at the
+    same pace, or they meet in different blocks. A page of several runs has no place for padding.
     """
     specs = {spec for group in groups for _, spec in group}
     if len({page_bytes(spec) for spec in specs}) > 1:
@@ -67,10 +66,24 @@ def check_layout(layout: str, groups: Sequence[GroupSpecs], rules: RuleSet) -> N
         if len(groups) > 1 and layout not in BLOCK_OUTERMOST:
             raise LayoutError(f"{layout} cannot express pages of several sizes in several groups")
     overlaid = layout not in BLOCK_OUTERMOST and len(groups) > 1 and rules.aligns_strides == "every"
-    if overlaid and len({aligned_page(spec) for spec in specs}) > 1:
+    if overlaid and not step_together(groups):
         raise LayoutError(f"{layout} cannot express strides of several sizes in several groups")
     if layout not in BLOCK_COMPACT and any(is_padded(spec) and heads_of(spec) > 1 for spec in specs):
         raise LayoutError(f"{layout} cannot pad pages of several heads")
+
+
+def step_together(groups: Sequence[GroupSpecs]) -> bool:
+    """Whether the layers of all groups, in the order of their records, have equal strides as far as they lie over each
+    other.
+    """
+    strides: list[list[int]] = []
+    for group in groups:
+        counts: dict[LayerSpec, int] = {}
+        for _, spec in group:
+            counts[spec] = counts.get(spec, 0) + 1
+        strides.append([aligned_page(spec) for spec, count in counts.items() for _ in range(count)])
+    widest = max(strides, key=len)
+    return all(one == other for each in strides for one, other in zip(each, widest, strict=False))
 
 
 def bytes_per_block(layout: str, groups: Sequence[GroupSpecs], rules: RuleSet) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 import traceback
 from typing import BinaryIO
 
@@ -15,6 +17,9 @@ from fuzz.campaign.process import Failed, Finish, Message, Reply, receive
 from fuzz.planners.process import PlannerError
 from fuzz.planners.protocol import pack
 from fuzz.replay.memory.check import Disagreement
+
+ORPHAN_SECONDS = 2.0
+"""How often a lane looks whether the engine still lives."""
 
 _MESSAGES = msgspec.msgpack.Decoder(Message)
 
@@ -60,8 +65,21 @@ def serve(messages: BinaryIO, replies: BinaryIO) -> None:
             lane.close()
 
 
+def end_with_parent() -> None:
+    """Ends this process soon after the engine died, also in the middle of a batch; its planners end with it."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(ORPHAN_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main() -> None:
     """Serves on the standard streams; anything printed goes to standard error instead."""
+    end_with_parent()
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     serve(sys.stdin.buffer, replies)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from fuzz.strategies import Shape, draw_case
 from fuzz.strategies.mutate import mutate
@@ -24,12 +25,13 @@ STEPS = 3
 
 class Batch(Struct, frozen=True, kw_only=True, tag="batch"):
     """Cases ``first`` to ``first + count - 1`` of a seed; mutants among them come from ``parents``. A batch with
-    ``given`` is these cases instead, and draws none.
+    ``given`` is these cases instead, and draws none; a ``whole`` one is asked all that can be asked of a case.
     """
 
-    number: int
-    first: int
-    count: int
+    number: Annotated[int, Meta(ge=0)]
+    first: Annotated[int, Meta(ge=0)]
+    count: Annotated[int, Meta(ge=1, le=BATCH)]
+    whole: bool = False
     seed: int = 0
     parents: tuple[Case, ...] = ()
     given: tuple[Case, ...] = ()

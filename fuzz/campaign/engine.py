@@ -61,7 +61,7 @@ def run(
     """
     crew = Crew(order.make_lane, order.asking.jobs, rechecks=order.asking.twins)
     try:
-        yield from _Run(order, store, known, journal, crew, crew.first(), state, interrupted).events()
+        yield from _Run(order, store, known, journal, crew, crew.first(interrupted), state, interrupted).events()
     finally:
         crew.close()
 
@@ -158,7 +158,7 @@ class _Run:
     def _made(self, number: int) -> Batch:
         if number < len(self._corpus):
             given = self._corpus[number]
-            return Batch(number=number, first=number * BATCH, count=len(given), given=given)
+            return Batch(number=number, first=number * BATCH, count=len(given), given=given, whole=True)
         asking = self._asking
         first = (number - len(self._corpus)) * BATCH
         count = BATCH if asking.cases is None else min(BATCH, asking.cases - first)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from fuzz.known import Known
 from fuzz.pair import PlannerInfo
+from fuzz.store import CASE_ID, FINGERPRINT
 from oracles.compare import FAILING
 from oracles.law import Contract
 
@@ -18,8 +21,8 @@ class Witness(Struct, frozen=True, kw_only=True):
     ``seen`` are counts, ``number`` tells in which order the faults came.
     """
 
-    id: str
-    fingerprint: str
+    id: Annotated[str, Meta(pattern=CASE_ID)]
+    fingerprint: Annotated[str, Meta(pattern=FINGERPRINT)]
     law: str
     verdict: str
     planner: str
@@ -87,6 +90,13 @@ class LaneLost(Struct, frozen=True, kw_only=True, tag="lane_lost"):
     reason: str
 
 
+class Minimising(Struct, frozen=True, kw_only=True, tag="minimising"):
+    """The gravest findings are about to be minimised, for at most so many seconds each."""
+
+    findings: int
+    seconds: float
+
+
 class Minimised(Struct, frozen=True, kw_only=True, tag="minimised"):
     """The least case of a finding was found, after the run."""
 
@@ -145,4 +155,4 @@ class Finished(Struct, frozen=True, kw_only=True, tag="finished"):
     report: Report
 
 
-Event = Started | Resumed | Progressed | Found | CanaryCaught | LaneLost | Minimised | Finished
+Event = Started | Resumed | Progressed | Found | CanaryCaught | LaneLost | Minimising | Minimised | Finished

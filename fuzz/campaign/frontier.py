@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from fuzz.campaign.batches import Result
+from fuzz.store import CASE_ID
 from oracles.case import Case, case_id
 
 POOL = 512
@@ -31,7 +33,7 @@ class Reached(Struct, frozen=True, kw_only=True):
     cases: int
     pairs: dict[int, int]
     branches: tuple[str, ...]
-    pool: tuple[str, ...]
+    pool: tuple[Annotated[str, Meta(pattern=CASE_ID)], ...]
 
 
 class Frontier:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import os
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from fuzz.campaign.batches import Batch
 from fuzz.campaign.events import Witness
@@ -36,6 +38,10 @@ class ResumeError(Exception):
     """There is no run to go on with, or its state cannot be used; the message says what to do."""
 
 
+class Busy(ResumeError):
+    """A run that another process is working on."""
+
+
 class Asking(Struct, frozen=True, kw_only=True):
     """What a run was asked to do. ``seconds`` and ``cases`` bound it; ``corpus`` and the others are switches."""
 
@@ -50,7 +56,7 @@ class Asking(Struct, frozen=True, kw_only=True):
     canary: bool
     requests: bool
     gate: bool
-    jobs: int
+    jobs: Annotated[int, Meta(ge=1, le=1024)]
 
 
 class State(Struct, frozen=True, kw_only=True):
@@ -60,7 +66,7 @@ class State(Struct, frozen=True, kw_only=True):
     run: str
     asking: Asking
     seconds: float
-    absorbed: int
+    absorbed: Annotated[int, Meta(ge=0)]
     books: Books
     reached: Reached
     canary_law: str
@@ -76,6 +82,12 @@ class Journal:
         self._batches = folder / "batches"
         for place in (self.cases_folder, self._batches):
             place.mkdir(parents=True, exist_ok=True)
+        self._lock = (folder / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise Busy(f"{folder}: another process is running it") from None
 
     @property
     def run(self) -> str:
@@ -99,7 +111,8 @@ class Journal:
         for folder in sorted((store.folder / "runs").glob("*"), reverse=True):
             state = read_state(folder / "state.json")
             if state is not None and not state.finished:
-                return cls(folder), state
+                with contextlib.suppress(Busy):
+                    return cls(folder), state
         raise ResumeError(f"--resume: {store.folder} holds no run that was ended before its time; leave --resume out")
 
     def open(self, batch: Batch) -> None:
@@ -123,7 +136,7 @@ class Journal:
         """The batches that were not part of the state, in order, with their cases where they were written whole."""
         found = []
         for path in sorted(self._batches.glob("*.json")):
-            with contextlib.suppress(msgspec.DecodeError, OSError):
+            with contextlib.suppress(msgspec.DecodeError, OSError, RecursionError):
                 batch = msgspec.json.decode(_read(path, MAX_BATCH_BYTES), type=Batch)
                 found.append(msgspec.structs.replace(batch, given=self._cases_of(batch)))
         return found
@@ -141,7 +154,7 @@ class Journal:
         found = []
         with contextlib.suppress(OSError):
             for line in _read(self.folder / "found.jsonl", MAX_STATE_BYTES).splitlines():
-                with contextlib.suppress(msgspec.DecodeError):
+                with contextlib.suppress(msgspec.DecodeError, RecursionError):
                     found.append(msgspec.json.decode(line, type=Witness))
         return found
 
@@ -150,7 +163,7 @@ def read_state(path: Path) -> State | None:
     """A stored state; None for none and for one of another format, which is left alone."""
     try:
         state = msgspec.json.decode(_read(path, MAX_STATE_BYTES), type=State)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
     return state if state.format == FORMAT else None
 

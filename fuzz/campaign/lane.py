@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from fuzz.campaign.batches import Batch, Counted, Recheck, Result, Sample, cases_of, is_mutant
 from fuzz.campaign.canary import CanaryWatch
+from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Judged, Pair, PlannerInfo
 from fuzz.planners.process import Planner, Question
 from fuzz.planners.protocol import Hello
@@ -123,8 +124,8 @@ class Lane:
         """Asks, judges and sums up a batch. Raises PlannerError when a planner cannot be started again."""
         cases = cases_of(batch, self._shape)
         self._save(batch.number, cases)
-        pending = self._pair.submit_in_turn(cases, batch.first)
-        judged = list(self._pair.collect(pending))
+        pair = FocusedPair(self._pair, None) if batch.whole else self._pair
+        judged = list(pair.collect(pair.submit_in_turn(cases, batch.first)))
         self._paint(batch, judged)
         reasons = Counter(one.verdict.reason for one in judged if one.verdict.reason)
         counts, fresh = self._features(cases)

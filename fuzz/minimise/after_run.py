@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from fuzz.campaign.events import Event, Finished, Minimised, Witness
+from fuzz.campaign.events import Event, Finished, Minimised, Minimising, Witness
 from fuzz.case_files import read_case
 from fuzz.minimise.search import Minimiser, NotShown, Unstable
 from fuzz.pair import Pair
@@ -32,6 +32,10 @@ def with_minimal(
             yield event
             continue
         wanted = [w for w in event.report.findings if w.verdict in FAILING and not w.known][:AT_MOST]
+        if wanted:
+            # The run is over and its reports must not be lost with what follows.
+            yield event
+            yield Minimising(findings=len(wanted), seconds=SECONDS)
         smaller: dict[tuple[str, str], Witness] = {}
         for before, after in _minimised(wanted, open_pair, store, interrupted):
             smaller[before.fingerprint, before.verdict] = after

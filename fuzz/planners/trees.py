@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from fuzz.case_files import read_toml
 from fuzz.planners import fetch
 from fuzz.planners.address import CONTRACTS, Address, AddressError, Contract, parse_address
 
@@ -79,11 +80,11 @@ def read_config(folder: Path) -> Config:
         if not path.is_file():
             continue
         try:
-            return msgspec.convert(tomllib.loads(path.read_text()), type=Config)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-            raise AddressError(f"{path}: not readable as TOML ({error})") from None
+            return msgspec.convert(tomllib.loads(read_toml(path)), type=Config)
         except msgspec.ValidationError as error:
             raise AddressError(f"{path}: {error}; planner entries have address, python and contract") from None
+        except (ValueError, RecursionError, OSError) as error:
+            raise AddressError(f"{path}: not readable as TOML ({error})") from None
     return Config()
 
 

@@ -18,6 +18,7 @@ from fuzz.campaign import (
     Found,
     LaneLost,
     Minimised,
+    Minimising,
     Progressed,
     Report,
     Resumed,
@@ -50,6 +51,7 @@ def _consume(
     events: Iterable[Event], console: Console, seconds: float | None, cases: int | None, live: Live | None
 ) -> Report:
     last = time.monotonic()
+    report: Report | None = None
     for event in events:
         if isinstance(event, Started):
             for planner in event.planners:
@@ -74,6 +76,11 @@ def _consume(
                 f"  [yellow]pair {event.lane} was lost ({escape(event.reason)}); its {event.cases} cases are asked "
                 "again[/]"
             )
+        elif isinstance(event, Minimising):
+            console.print(
+                f"  minimising {event.findings} findings, up to {event.seconds:.0f} s each "
+                "(--no-minimise leaves that out) …"
+            )
         elif isinstance(event, Minimised):
             console.print(
                 f"  minimised {event.witness.fingerprint}: {event.layers_before} → {event.witness.layers} layers, "
@@ -90,8 +97,10 @@ def _consume(
                 last = time.monotonic()
                 console.print(line)
         elif isinstance(event, Finished):
-            return event.report
-    raise RuntimeError("the campaign ended without a report")
+            report = event.report
+    if report is None:
+        raise RuntimeError("the campaign ended without a report")
+    return report
 
 
 def _progress_line(event: Progressed, seconds: float | None, cases: int | None) -> Text:
