@@ -83,7 +83,7 @@ fuzz: setup ## compare the two planners on generated cases for TIME (60s); ARGS 
 test: setup ## run the fast tests; ARGS go to pytest
 	@$(VENV)/bin/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
 
-test-all: setup ## run every test, as CI does; ARGS go to pytest
+test-all: setup ## run every test; ARGS go to pytest
 	@$(VENV)/bin/python -m pytest -n $(JOBS) $(ARGS)
 
 lint: setup types ## check style, formatting and types; changes nothing

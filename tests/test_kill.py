@@ -23,7 +23,7 @@ MOMENTS = 20
 CASES = 240
 ARGUMENTS = ("--jobs", "1", "--no-twins", "--no-canary", "--no-corpus", "--seed", "5", "--cases", str(CASES), "--json")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 def start(store: Path, *arguments: str) -> subprocess.Popen[bytes]:
