@@ -68,14 +68,10 @@ class Crew:
         for seat in self._seats:
             seat.lane.close()
 
-    def first(self, interrupted: Callable[[], bool]) -> Ready:
-        """Waits for lane 0. Raises PlannerError, and KeyboardInterrupt when there is no use in waiting."""
+    def first(self) -> Ready:
+        """Waits for lane 0. Raises PlannerError."""
         seat = self._seats[0]
         assert seat.starting is not None
-        while not seat.starting.done():
-            wait([seat.starting], timeout=POLL_SECONDS)
-            if interrupted():
-                raise KeyboardInterrupt
         ready = seat.starting.result()
         seat.starting = None
         return ready

@@ -61,7 +61,7 @@ def run(
     """
     crew = Crew(order.make_lane, order.asking.jobs, rechecks=order.asking.twins)
     try:
-        yield from _Run(order, store, known, journal, crew, crew.first(interrupted), state, interrupted).events()
+        yield from _Run(order, store, known, journal, crew, crew.first(), state, interrupted).events()
     finally:
         crew.close()
 
