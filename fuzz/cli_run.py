@@ -30,14 +30,14 @@ from fuzz.cli_common import (
     duration,
     err,
     known_findings,
-    open_pair,
     out,
     print_json,
     to_contract,
 )
 from fuzz.corpus import Entry, corpus_folder, load_corpus
-from fuzz.pair import Pair
+from fuzz.pair import Pair, choose_contract
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
+from fuzz.planners.trees import read_config
 from fuzz.report.details import Detail
 from fuzz.store import DEFAULT_FOLDER, Store
 
@@ -92,7 +92,7 @@ def run(
     """Draw cases, ask both planners, judge, and tell what was found."""
     from fuzz.campaign import run as campaign
     from fuzz.campaign.journal import Asking, Journal, ResumeError
-    from fuzz.campaign.start import order_of
+    from fuzz.campaign.start import Means, open_launches, order_of
     from fuzz.minimise.after_run import with_minimal
     from fuzz.report import terminal
     from fuzz.report.choose import open_consumers, parse_reports
@@ -117,25 +117,27 @@ def run(
             raise Failure(str(error), 2) from None
         asking = state.asking if seconds is None else structs.replace(state.asking, seconds=state.seconds + seconds)
     else:
-        pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
-        pair.close()
         asking = Asking(
-            unpatched=unpatched, patched=patched, contract=pair.contract,
+            unpatched=unpatched, patched=patched, contract="native",
             seed=secrets.randbelow(2**32) if seed is None else seed,
             seconds=DEFAULT_SECONDS if seconds is None and cases is None else seconds,
             cases=cases, corpus=with_corpus, twins=twins, canary=canary, requests=requests, gate=gate,
             jobs=jobs or cores(),
         )  # fmt: skip
+    launches = open_launches(asking, read_config(Path.cwd()))
+    if state is None:
+        asking = structs.replace(asking, contract=choose_contract(to_contract(contract), launches[1]))
         journal = Journal.new(place, asking.seed)
     console = err() if json or any(spec.path is None for spec in specs) else out()
     console.print(
         f"kvfuzz: comparing [bold]{asking.unpatched}[/] with [bold]{asking.patched}[/]; starting both planners …"
     )
     corpus = tuple(entry.case for entry in small_corpus()) if asking.corpus else ()
-    order = order_of(asking, corpus, journal, case_seconds=deadline, memory=int(memory_gib * 2**30), ray=ray)
+    means = Means(case_seconds=deadline, memory=int(memory_gib * 2**30), ray=ray)
+    order = order_of(asking, launches, corpus, journal, means)
 
     def open_again() -> Pair:
-        return open_pair(asking.unpatched, asking.patched, asking.contract, deadline, memory_gib)
+        return Pair(*launches, asking.contract, case_seconds=means.case_seconds, memory=means.memory)
 
     def details(summary: Summary) -> Mapping[str, Detail]:
         findings = (*summary.open, *summary.fixed, *summary.listed)

@@ -11,11 +11,12 @@ from msgspec import structs
 from fuzz.campaign import CanaryCaught, Event, Finished, Found, Report, run
 from fuzz.campaign.canary import canary_names
 from fuzz.campaign.journal import Asking, Journal
-from fuzz.campaign.start import order_of
+from fuzz.campaign.start import Means, open_launches, order_of
 from fuzz.case_files import read_case
 from fuzz.corpus import corpus_folder
 from fuzz.known import Known, KnownFindings
 from fuzz.planners.process import MEMORY_BYTES
+from fuzz.planners.trees import Config
 from fuzz.store import Store
 from oracles.case import Case, case_id
 from tests.models import dense, split_by_draft
@@ -38,7 +39,9 @@ def events_of(
     """What one campaign tells."""
     store = Store(folder)
     journal = Journal.new(store, asking.seed)
-    order = order_of(asking, corpus, journal, case_seconds=20.0, memory=MEMORY_BYTES, ray=None)
+    order = order_of(
+        asking, open_launches(asking, Config()), corpus, journal, Means(case_seconds=20.0, memory=MEMORY_BYTES)
+    )
     return list(run(order, store, known or KnownFindings([]), journal, interrupted=interrupted))
 
 

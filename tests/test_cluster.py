@@ -11,9 +11,10 @@ from msgspec import structs
 
 from fuzz.campaign import Event, Finished, Found, LaneLost, Progressed, run
 from fuzz.campaign.journal import Journal
-from fuzz.campaign.start import order_of
+from fuzz.campaign.start import Means, open_launches, order_of
 from fuzz.known import KnownFindings
 from fuzz.planners.process import MEMORY_BYTES
+from fuzz.planners.trees import Config
 from fuzz.store import Store
 from tests.test_campaign import ASKING
 
@@ -42,7 +43,10 @@ def test_a_node_that_goes_away_costs_only_its_cases_in_flight(tmp_path: Path, cl
     store = Store(tmp_path)
     asking = structs.replace(ASKING, seed=9, cases=CASES, jobs=2)
     journal = Journal.new(store, asking.seed)
-    order = order_of(asking, (), journal, case_seconds=20.0, memory=MEMORY_BYTES, ray=nodes.address)
+    order = order_of(
+        asking, open_launches(asking, Config()), (), journal,
+        Means(case_seconds=20.0, memory=MEMORY_BYTES, ray=nodes.address),
+    )  # fmt: skip
     events: list[Event] = []
     removed = False
     for event in run(order, store, KnownFindings([]), journal):

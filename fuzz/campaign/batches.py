@@ -51,6 +51,14 @@ class Recheck(Struct, frozen=True, kw_only=True, tag="recheck"):
     samples: tuple[Sample, ...]
 
 
+class Finish(Struct, frozen=True, kw_only=True, tag="finish"):
+    """The run is over; what is left to do?"""
+
+
+Task = Batch | Recheck | Finish
+"""What a lane is given to do."""
+
+
 class Counted(Struct, frozen=True, kw_only=True):
     """One fault in a batch: how often it was seen, and its smallest case where that is news to the lane."""
 
@@ -84,11 +92,19 @@ class Result(Struct, frozen=True, kw_only=True, tag="result"):
 
 def cases_of(batch: Batch, shape: Shape) -> list[Case]:
     """The cases that a batch names; the same on every machine for planners that know the same."""
-    if batch.given:
-        return list(batch.given)
-    return [
-        case_at(batch.seed, number, shape, batch.parents) for number in range(batch.first, batch.first + batch.count)
-    ]
+    return [case_in(batch, at, shape) for at in range(batch.count)]
+
+
+def case_in(batch: Batch, at: int, shape: Shape) -> Case:
+    """The case at a place of a batch."""
+    return batch.given[at] if batch.given else case_at(batch.seed, batch.first + at, shape, batch.parents)
+
+
+def mutants_in(batch: Batch) -> int:
+    """How many cases of a batch are to be mutants."""
+    if batch.given or not batch.parents:
+        return 0
+    return sum(is_mutant(batch.seed, batch.first + at) for at in range(batch.count))
 
 
 def is_mutant(seed: int, number: int) -> bool:
@@ -104,7 +120,7 @@ def case_at(seed: int, number: int, shape: Shape, parents: tuple[Case, ...]) -> 
         other = parents[source.randrange(len(parents))]
         for _ in range(source.randint(1, STEPS)):
             made = mutate(source, made, other)
-        if all(map(shape.vocabulary.can_say, made.specs)):
+        if shape.vocabulary.can_ask(made):
             return made
     # One generator a case, so that case N does not depend on what the cases before it consumed.
     return draw_case(random.Random(f"kvfuzz {seed} {number}"), shape)

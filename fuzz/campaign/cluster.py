@@ -17,16 +17,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from fuzz.campaign.batches import Batch, Recheck, Result
-from fuzz.campaign.canary import canary_launch
+from fuzz.campaign.batches import Result, Task
 from fuzz.campaign.crew import MakeLane
 from fuzz.campaign.journal import Asking
-from fuzz.campaign.lane import Lane, Ready, Setup
-from fuzz.campaign.process import Failed, Finish, LaneGone, LaneLike
-from fuzz.planners.address import AddressError
-from fuzz.planners.fetch import FetchError
+from fuzz.campaign.lane import Failed, Lane, Ready, or_failed
+from fuzz.campaign.process import LaneGone, LaneLike
+from fuzz.campaign.start import Means, open_launches, setup_of
 from fuzz.planners.process import LIBRARY, PlannerError
-from fuzz.planners.trees import open_launch, read_config
+from fuzz.planners.trees import read_config
 
 ANSWER_SECONDS = 1800.0
 """A batch of hanging cases takes eight minutes; a machine that is silent for longer is gone."""
@@ -38,12 +36,11 @@ class Posting(Struct, frozen=True, kw_only=True):
     lane: int
     asking: Asking
     canary: str
-    case_seconds: float
-    memory: int
+    means: Means
 
 
 _POSTING = msgspec.msgpack.Decoder(Posting)
-_TASKS = msgspec.msgpack.Decoder(Batch | Recheck | Finish)
+_TASKS = msgspec.msgpack.Decoder(Task)
 _RESULTS = msgspec.msgpack.Decoder(Result | Failed)
 _GREETINGS = msgspec.msgpack.Decoder(Ready | Failed)
 
@@ -56,34 +53,17 @@ class LaneActor:
 
     def start(self, posting: bytes) -> bytes:
         """Resolves the planners and starts them."""
-        asked = _POSTING.decode(posting)
-        try:
-            config = read_config(Path.cwd())
-            patched = open_launch(asked.asking.patched, config)
-            self._lane = Lane(
-                Setup(
-                    lane=asked.lane, unpatched=open_launch(asked.asking.unpatched, config), patched=patched,
-                    contract=asked.asking.contract, case_seconds=asked.case_seconds, memory=asked.memory,
-                    samples=asked.asking.twins, requests=asked.asking.requests,
-                    canary=canary_launch(patched, asked.canary) if asked.canary else None,
-                )
-            )  # fmt: skip
-            return msgspec.msgpack.encode(self._lane.start())
-        except (AddressError, FetchError, PlannerError) as error:
-            return msgspec.msgpack.encode(Failed(error=str(error)))
+        return msgspec.msgpack.encode(or_failed(self._begin, _POSTING.decode(posting)))
+
+    def _begin(self, asked: Posting) -> Ready:
+        launches = open_launches(asked.asking, read_config(Path.cwd()))
+        self._lane = Lane(setup_of(asked.lane, asked.asking, launches, asked.canary, asked.means, ""))
+        return self._lane.start()
 
     def work(self, task: bytes) -> bytes:
         """Does one task."""
         assert self._lane is not None
-        asked = _TASKS.decode(task)
-        try:
-            if isinstance(asked, Batch):
-                return msgspec.msgpack.encode(self._lane.work(asked))
-            return msgspec.msgpack.encode(
-                self._lane.recheck(asked) if isinstance(asked, Recheck) else self._lane.finish()
-            )
-        except PlannerError as error:
-            return msgspec.msgpack.encode(Failed(error=str(error)))
+        return msgspec.msgpack.encode(or_failed(self._lane.do, _TASKS.decode(task)))
 
 
 class ClusterLane:
@@ -99,7 +79,7 @@ class ClusterLane:
         """Asks the cluster for a core and starts the lane there."""
         return self._thread.submit(self._start)
 
-    def submit(self, task: Batch | Recheck | Finish) -> Future[Result]:
+    def submit(self, task: Task) -> Future[Result]:
         """Queues a task."""
         return self._thread.submit(self._do, task)
 
@@ -118,7 +98,7 @@ class ClusterLane:
             raise PlannerError(greeting.error)
         return greeting
 
-    def _do(self, task: Batch | Recheck | Finish) -> Result:
+    def _do(self, task: Task) -> Result:
         result = _RESULTS.decode(self._answer(self._actor.work.remote(msgspec.msgpack.encode(task))))
         if isinstance(result, Failed):
             raise PlannerError(result.error)
@@ -137,7 +117,7 @@ def _library_path() -> str:
     return os.pathsep.join([str(LIBRARY), os.environ.get("PYTHONPATH", "")])
 
 
-def cluster_lanes(address: str, asking: Asking, canary: str, *, case_seconds: float, memory: int) -> MakeLane:
+def cluster_lanes(address: str, asking: Asking, canary: str, means: Means) -> MakeLane:
     """Lanes on the cluster at ``address``.
 
     Raises:
@@ -154,12 +134,6 @@ def cluster_lanes(address: str, asking: Asking, canary: str, *, case_seconds: fl
             raise PlannerError(f"--ray {address}: no cluster there ({error})") from None
 
     def make_lane(number: int) -> LaneLike:
-        return ClusterLane(
-            ray,
-            Posting(
-                lane=number, asking=asking, canary=canary if number == 0 else "", case_seconds=case_seconds,
-                memory=memory,
-            ),
-        )  # fmt: skip
+        return ClusterLane(ray, Posting(lane=number, asking=asking, canary=canary, means=means))
 
     return make_lane

@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from fuzz.campaign.batches import Batch, Recheck, Result, Sample
+from fuzz.campaign.batches import Batch, Finish, Recheck, Result, Sample, Task
 from fuzz.campaign.events import LaneLost
 from fuzz.campaign.lane import Ready
-from fuzz.campaign.process import Finish, LaneGone, LaneLike
+from fuzz.campaign.process import LaneGone, LaneLike
 from fuzz.planners.process import PlannerError
 
 QUEUED = 2
@@ -22,8 +22,6 @@ LOSSES = 8
 """Lanes lost before the run gives up: something here kills processes faster than they work."""
 
 POLL_SECONDS = 0.2
-
-Task = Batch | Recheck | Finish
 
 MakeLane = Callable[[int], LaneLike]
 """A lane by its number. Lane 0 has the canary."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct, structs
 
-from fuzz.campaign.batches import BATCH, Batch, Result, case_at
+from fuzz.campaign.batches import BATCH, Batch, Result, case_in
 from fuzz.campaign.crew import Crew, Delivered, MakeLane
 from fuzz.campaign.events import CanaryCaught, Event, Finished, Progressed, Report, Resumed, Started
 from fuzz.campaign.frontier import Frontier
@@ -97,12 +97,9 @@ class _Run:
     def _first_frontier(self) -> Frontier:
         """What the stored state had reached, or the corpus: both are parents from the first batch on."""
         if self._state is None:
-            return Frontier([case for case in self._order.corpus if self._sayable(case)])
+            return Frontier([case for case in self._order.corpus if self._shape.vocabulary.can_ask(case)])
         grown = (self._store.load_grown(identity) for identity in self._state.reached.pool)
         return Frontier([case for case in grown if case is not None], self._state.reached)
-
-    def _sayable(self, case: Case) -> bool:
-        return all(map(self._shape.vocabulary.can_say, case.specs))
 
     def events(self) -> Iterator[Event]:
         """Runs to the end."""
@@ -191,9 +188,9 @@ class _Run:
     def _absorb(self, batch: Batch, result: Result, lane: int) -> Iterator[Event]:
         yield from self._note(result)
         for at in self._frontier.absorb(result):
-            case = batch.given[at] if batch.given else self._drawn(batch, at)
+            case = case_in(batch, at, self._shape)
             self._store.keep_grown(case)
-            if self._sayable(case):
+            if self._shape.vocabulary.can_ask(case):
                 self._frontier.adopt(case)
         self._parents_at[batch.number] = self._frontier.size
         if result.samples:
@@ -207,9 +204,6 @@ class _Run:
         )  # fmt: skip
         if time.monotonic() - self._saved >= SAVE_SECONDS:
             self._save(finished=False)
-
-    def _drawn(self, batch: Batch, at: int) -> Case:
-        return case_at(batch.seed, batch.first + at, self._shape, batch.parents)
 
     def _note(self, result: Result) -> Iterator[Event]:
         for found in self._ledger.note(result):

@@ -8,20 +8,25 @@ features or to take a branch.
 from __future__ import annotations
 
 import hashlib
+import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
-from fuzz.campaign.batches import Batch, Counted, Recheck, Result, Sample, cases_of, is_mutant
+from fuzz.campaign.batches import Batch, Counted, Finish, Recheck, Result, Sample, Task, cases_of, mutants_in
 from fuzz.campaign.canary import CanaryWatch
+from fuzz.campaign.events import Witness
 from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Judged, Pair, PlannerInfo
-from fuzz.planners.process import Planner, Question
+from fuzz.planners.address import AddressError
+from fuzz.planners.fetch import FetchError
+from fuzz.planners.process import Planner, PlannerError, Question
 from fuzz.planners.protocol import Hello
 from fuzz.planners.trees import Launch
-from fuzz.replay.memory.check import replay_memory
+from fuzz.replay.memory.check import Disagreement, replay_memory
 from fuzz.strategies import Shape, vocabulary_of
 from fuzz.strategies.features import Pair as FeaturePair
 from fuzz.strategies.features import features
@@ -44,6 +49,9 @@ REPETITION = frozenset({"G9"})
 
 SEEDS_APART = 10
 """Lanes differ in their hash seeds, and so do the two planners of one, so that order by hash shows."""
+
+AskedT = TypeVar("AskedT")
+ReplyT = TypeVar("ReplyT")
 
 Size = tuple[int, int, bytes]
 """Shortlex order on cases: layers, then length of the canonical form, then the form itself."""
@@ -71,10 +79,36 @@ class Ready(Struct, frozen=True, kw_only=True, tag="ready"):
     planners: tuple[PlannerInfo, PlannerInfo]
 
 
+class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
+    """The lane cannot do what it was asked; doing it elsewhere would not help."""
+
+    error: str
+
+
+def or_failed(work: Callable[[AskedT], ReplyT], asked: AskedT) -> ReplyT | Failed:
+    """What ``work`` makes of what is asked, or why it could not be done."""
+    try:
+        return work(asked)
+    except (AddressError, FetchError, PlannerError) as error:
+        return Failed(error=str(error))
+    except Disagreement as error:
+        return Failed(error=f"kvfuzz itself is wrong, please report it: {error}")
+    except Exception as error:
+        # A judge that fails would fail on the same batch wherever it is asked again.
+        traceback.print_exc()
+        at = f" on batch {asked.number}" if isinstance(asked, Batch) else ""
+        return Failed(error=f"kvfuzz itself failed{at}, please report it: {type(error).__name__}: {error}")
+
+
 def size_of(case: Case) -> Size:
     """Where a case stands in shortlex order."""
     text = canonical(case)
     return len(case.layers), len(text), text
+
+
+def fault_key(told: Finding | Witness) -> str:
+    """What tells faults apart in one run: one fault may be fixed here and unfixed there."""
+    return f"{told.fingerprint}:{told.verdict}"
 
 
 def pair_number(pair: FeaturePair) -> int:
@@ -120,8 +154,18 @@ class Lane:
         if self._canary is not None:
             self._canary.close()
 
-    def work(self, batch: Batch) -> Result:
-        """Asks, judges and sums up a batch. Raises PlannerError when a planner cannot be started again."""
+    def do(self, task: Task) -> Result:
+        """Does one task. Raises PlannerError when a planner cannot be started again."""
+        match task:
+            case Batch():
+                return self._work(task)
+            case Recheck():
+                return self._recheck(task)
+            case Finish():
+                return self._finish()
+
+    def _work(self, batch: Batch) -> Result:
+        """Asks, judges and sums up a batch."""
         cases = cases_of(batch, self._shape)
         self._save(batch.number, cases)
         pair = FocusedPair(self._pair, None) if batch.whole else self._pair
@@ -133,7 +177,7 @@ class Lane:
         return Result(
             number=batch.number,
             cases=len(cases),
-            mutants=self._mutants(batch),
+            mutants=mutants_in(batch),
             verdicts=dict(Counter(one.verdict.name for one in judged)),
             reasons=dict(reasons),
             planner_seconds=sum(one.planner_seconds for one in judged),
@@ -146,7 +190,7 @@ class Lane:
             canary_cases=asked,
         )
 
-    def recheck(self, asked: Recheck) -> Result:
+    def _recheck(self, asked: Recheck) -> Result:
         """Plans another lane's samples here, where the hash seeds are others."""
         questions = [Question(sample.case) for sample in asked.samples]
         unpatched = self._pair.unpatched.ask(questions)
@@ -164,7 +208,7 @@ class Lane:
             found.append((sample.case, verdict.findings))
         return Result(number=-1, compared=len(questions), faults=self._faults(found))
 
-    def finish(self) -> Result:
+    def _finish(self) -> Result:
         """Hunts a canary that is still alive."""
         law, asked = self._canary.hunt(self._shape) if self._canary is not None else ("", 0)
         return Result(number=-1, canary_law=law, canary_cases=asked)
@@ -185,12 +229,6 @@ class Lane:
                 for outcome in (one.unpatched, one.patched):
                     if isinstance(outcome, Planned):
                         replay_memory(one.case, outcome.plan)
-
-    @staticmethod
-    def _mutants(batch: Batch) -> int:
-        if batch.given or not batch.parents:
-            return 0
-        return sum(is_mutant(batch.seed, number) for number in range(batch.first, batch.first + batch.count))
 
     def _features(self, cases: Sequence[Case]) -> tuple[dict[int, int], dict[int, int]]:
         counts: Counter[int] = Counter()
@@ -226,11 +264,12 @@ class Lane:
         seen: Counter[str] = Counter()
         best: dict[str, tuple[Finding, Case | None]] = {}
         for case, findings in found:
+            if not findings:
+                continue
+            size = size_of(case)
             for finding in findings:
-                # One fault can be told apart by verdict too: fixed here, unfixed there.
-                key = f"{finding.fingerprint}:{finding.verdict}"
+                key = fault_key(finding)
                 seen[key] += 1
-                size = size_of(case)
                 if key not in self._smallest or size < self._smallest[key]:
                     self._smallest[key] = size
                     best[key] = finding, case

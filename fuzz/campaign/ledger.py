@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from fuzz.campaign.batches import Counted, Result
 from fuzz.campaign.events import Found, Witness
-from fuzz.campaign.lane import Size, size_of
+from fuzz.campaign.lane import Size, fault_key, size_of
 from fuzz.case_files import read_case
 from fuzz.known import KnownFindings
 from fuzz.store import Store
@@ -73,7 +73,7 @@ class Ledger:
 
     def readopt(self, witness: Witness) -> None:
         """Takes in a witness that was told before a kill and is not in the books."""
-        key = f"{witness.fingerprint}:{witness.verdict}"
+        key = fault_key(witness)
         if key not in self._witnesses:
             self._witnesses[key] = witness
             self._restore(key, witness)

@@ -13,25 +13,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, Protocol
 
 import msgspec
-from msgspec import Struct
 
-from fuzz.campaign.batches import Batch, Recheck, Result
-from fuzz.campaign.lane import Ready, Setup
+from fuzz.campaign.batches import Result, Task
+from fuzz.campaign.lane import Failed, Ready, Setup
 from fuzz.planners.process import LIBRARY, PlannerError
 from fuzz.planners.protocol import HEADER_BYTES, body_length, pack
 
-
-class Finish(Struct, frozen=True, kw_only=True, tag="finish"):
-    """The run is over; what is left to do?"""
-
-
-class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
-    """A planner of the lane cannot be started."""
-
-    error: str
-
-
-Message = Setup | Batch | Recheck | Finish
+Message = Setup | Task
 Reply = Ready | Result | Failed
 _REPLIES = msgspec.msgpack.Decoder(Reply)
 
@@ -46,7 +34,7 @@ class LaneLike(Protocol):
     def start(self) -> Future[Ready]:
         """Starts the lane's planners."""
 
-    def submit(self, task: Batch | Recheck | Finish) -> Future[Result]:
+    def submit(self, task: Task) -> Future[Result]:
         """Queues a task; tasks are done in order."""
 
     def close(self) -> None:
@@ -66,7 +54,7 @@ class LaneProcess:
         """Starts the process and its planners."""
         return self._thread.submit(self._start)
 
-    def submit(self, task: Batch | Recheck | Finish) -> Future[Result]:
+    def submit(self, task: Task) -> Future[Result]:
         """Queues a task."""
         return self._thread.submit(self._do, task)
 
@@ -97,7 +85,7 @@ class LaneProcess:
             raise LaneGone(f"answered its setup with {type(reply).__name__}")
         return reply
 
-    def _do(self, task: Batch | Recheck | Finish) -> Result:
+    def _do(self, task: Task) -> Result:
         reply = self._exchange(task)
         if not isinstance(reply, Result):
             raise LaneGone(f"answered {type(task).__name__} with {type(reply).__name__}")

@@ -14,14 +14,10 @@ import importlib.util
 import os
 import resource
 import sys
-import threading
 import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO
-
-ORPHAN_SECONDS = 2.0
-"""How often a worker looks whether its parent still lives."""
 
 
 def load_package(name: str, library: Path) -> None:
@@ -106,18 +102,6 @@ def limit_memory(extra: int) -> int:
     return baseline
 
 
-def end_with_parent() -> None:
-    """Ends this process soon after its parent died: a planner that hangs would otherwise stay for ever."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(ORPHAN_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def read_exactly(stream: BinaryIO, count: int) -> bytes:
     """``count`` bytes, or fewer at the end of the stream."""
     data = stream.read(count)
@@ -147,15 +131,16 @@ def main() -> int:
     parser.add_argument("--overlay", action="append", default=[])
     parser.add_argument("--memory", type=int, default=0)
     args = parser.parse_args()
-    end_with_parent()
     del sys.path[0]  # this folder: its module names are not meant to be top-level ones
 
     started = time.perf_counter()
     load_package("oracles", args.library)
     load_package("fuzz", args.library)
     from fuzz.planners import protocol
+    from fuzz.planners.parent import end_with_parent
     from fuzz.planners.tree import open_tree
 
+    end_with_parent()
     asks = os.fdopen(args.ask, "rb")
     answers = os.fdopen(args.answer, "wb")
     try:

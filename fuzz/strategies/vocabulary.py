@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from fuzz.planners.protocol import Hello
-from oracles.case import SPEC_CLASSES, AttentionSpec, Spec, kind_of
+from oracles.case import SPEC_CLASSES, AttentionSpec, Case, Spec, kind_of
 from oracles.specs import MultipleOf
 
 YOUNG_FIELDS = {"topk_buffer_width"}
@@ -52,6 +52,10 @@ class Vocabulary(Struct, frozen=True, kw_only=True):
         if not isinstance(spec, AttentionSpec):
             return True
         return spec.kv_quant_mode in self.quant_modes and (self.fractions or isinstance(spec.tokens_per_state, int))
+
+    def can_ask(self, case: Case) -> bool:
+        """Whether the planners can express every layer of ``case``."""
+        return all(map(self.can_say, case.specs))
 
     def replicable(self, kind: str) -> bool:
         """Whether a cache of ``kind`` can be kept whole on every DCP rank."""
