@@ -9,7 +9,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from fuzz import cli_corpus, cli_findings, cli_harvest, cli_measure, cli_replay, cli_requests, cli_run, cli_score
-from fuzz.case_files import read_case
 from fuzz.cli_common import (
     ContractFlag,
     Deadline,
@@ -21,45 +20,33 @@ from fuzz.cli_common import (
     Patched,
     StoreFlag,
     Unpatched,
+    chosen_cases,
     err,
+    find_case,
     known_findings,
     open_pair,
     out,
+    planners_at,
     print_json,
 )
-from fuzz.corpus import CorpusError, corpus_folder, load_corpus
+from fuzz.corpus import CorpusError
 from fuzz.doctor import examine, show_examined
 from fuzz.known import KnownError
-from fuzz.planners.address import AddressError
+from fuzz.planners.address import PATCHED, UNPATCHED, AddressError
 from fuzz.planners.fetch import FetchError
-from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner, PlannerError, Question
-from fuzz.planners.trees import open_launch, read_config
+from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, PlannerError, Question
+from fuzz.planners.trees import read_config
 from fuzz.replay_cases import replay_all, show_replayed
 from fuzz.report import plans
 from fuzz.report.consumer import ReportError
-from fuzz.store import DEFAULT_FOLDER, Store, is_identity
-from oracles.case import Case, CaseError, case_id, json_schema
+from fuzz.store import DEFAULT_FOLDER, Store
+from oracles.case import CaseError, json_schema
 from oracles.laws import LAWS
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich",
     help="Differential fuzzing of vLLM's KV-cache planner. Start with `kvfuzz run`.",
 )  # fmt: skip
-
-
-def find_case(text: str, store: Store) -> Case:
-    """A case by file, by ``-`` for standard input, or by id from the store or the corpus. Raises CaseError."""
-    if text == "-":
-        return read_case(Path("/dev/stdin"))
-    path = Path(text)
-    if is_identity(text) and not path.exists():
-        found = store.load(text) or next(
-            (e.case for e in load_corpus(corpus_folder()) if case_id(e.case) == text), None
-        )
-        if found is None:
-            raise CaseError(f"{text}: no case of that id in {store.folder} or the corpus")
-        return found
-    return read_case(path)
 
 
 @app.command()
@@ -73,24 +60,15 @@ def plan(
 ) -> None:
     """Plan one case with each planner and show the groups side by side."""
     case = find_case(file, Store(store))
-    config = read_config(Path.cwd())
-    addresses = planner or ["installed", "installed+isolate"]
-    planners = [
-        Planner(open_launch(address, config), case_seconds=deadline, memory=int(memory_gib * 2**30))
-        for address in addresses
-    ]
-    try:
-        waiting = [(one, one.start(), one.submit([Question(case)])) for one in planners]
+    with planners_at(planner or [UNPATCHED, PATCHED], deadline, memory_gib) as planners:
+        waiting = [(one, one.submit([Question(case)])) for one in planners]
         results = [
             plans.Planned(
-                address=one.address, revision=one.launch.revision, hello=hello.result(),
+                address=one.address, revision=one.launch.revision, hello=one.hello(),
                 outcome=answer.result()[0].outcome,
             )
-            for one, hello, answer in waiting
+            for one, answer in waiting
         ]  # fmt: skip
-    finally:
-        for one in planners:
-            one.close()
     if json:
         print_json(plans.as_json(case, results))
         return
@@ -113,10 +91,7 @@ def replay(
 ) -> None:
     """Ask both planners again: FIXED when the patched planner keeps every law, FAILED when not, ERROR otherwise."""
     place = Store(store)
-    if what == "all":
-        chosen = [*((e.name, e.case) for e in load_corpus(corpus_folder())), *place.cases()]
-    else:
-        chosen = [(what, find_case(what, place))]
+    chosen = chosen_cases(what, place)
     pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
     known = known_findings(known_files)
     try:

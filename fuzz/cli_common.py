@@ -6,6 +6,8 @@ import datetime
 import os
 import re
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +15,15 @@ import msgspec
 import typer
 from rich.console import Console
 
-from fuzz.corpus import corpus_folder
+from fuzz.case_files import read_case
+from fuzz.corpus import corpus_folder, load_corpus
 from fuzz.known import KnownFindings, read_all_known
 from fuzz.pair import Pair, choose_contract
 from fuzz.planners.address import Contract
+from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner
 from fuzz.planners.trees import open_launch, read_config
+from fuzz.store import Store, is_identity
+from oracles.case import Case, CaseError, case_id
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")]
 Unpatched = Annotated[str, typer.Option(help="Address of the planner to compare with.")]
@@ -66,6 +72,45 @@ def known_findings(own: list[Path] | None) -> KnownFindings:
         if not path.is_file():
             raise Failure(f"--known {path}: no such file", 2)
     return read_all_known([corpus_folder() / "known.toml", *(own or ())], datetime.date.today())
+
+
+def find_case(text: str, store: Store) -> Case:
+    """A case by file, by ``-`` for standard input, or by id from the store or the corpus. Raises CaseError."""
+    if text == "-":
+        return read_case(Path("/dev/stdin"))
+    path = Path(text)
+    if is_identity(text) and not path.exists():
+        found = store.load(text) or next(
+            (e.case for e in load_corpus(corpus_folder()) if case_id(e.case) == text), None
+        )
+        if found is None:
+            raise CaseError(f"{text}: no case of that id in {store.folder} or the corpus")
+        return found
+    return read_case(path)
+
+
+def chosen_cases(what: str, store: Store) -> list[tuple[str, Case]]:
+    """One case by its name, or with ``all`` those of the corpus and of stored findings. Raises CaseError."""
+    if what == "all":
+        return [*((entry.name, entry.case) for entry in load_corpus(corpus_folder())), *store.cases()]
+    return [(what, find_case(what, store))]
+
+
+@contextmanager
+def planners_at(
+    addresses: Sequence[str], case_seconds: float = CASE_SECONDS, memory_gib: float = MEMORY_BYTES / 2**30
+) -> Iterator[list[Planner]]:
+    """Planners by address, starting side by side, for the time of the block. Raises AddressError and FetchError."""
+    config = read_config(Path.cwd())
+    launches = [open_launch(address, config) for address in addresses]
+    with ExitStack() as stack:
+        planners = [
+            stack.enter_context(Planner(launch, case_seconds=case_seconds, memory=int(memory_gib * 2**30)))
+            for launch in launches
+        ]
+        for one in planners:
+            one.start()
+        yield planners
 
 
 def cores() -> int:

@@ -19,6 +19,7 @@ from fuzz.cli_common import (
     MemoryGiB,
     StoreFlag,
     err,
+    find_case,
     open_pair,
     out,
     print_json,
@@ -28,6 +29,7 @@ from fuzz.export.diagnosis import Diagnosis, NothingFound, choose_finding, diagn
 from fuzz.minimise import Better, Minimal, Minimiser, NotShown, Unstable
 from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Pair
+from fuzz.planners.address import as_options
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
 from fuzz.planners.trees import read_config
 from fuzz.store import DEFAULT_FOLDER, Record, Store
@@ -63,23 +65,13 @@ class Subject(Struct, frozen=True, kw_only=True):
     @property
     def arguments(self) -> str:
         """The options that ask the same planners again."""
-        parts = [
-            f" --{option} {value}"
-            for option, value, default in (
-                ("unpatched", self.unpatched, "installed"),
-                ("patched", self.patched, "installed+isolate"),
-            )
-            if value != default
-        ]
-        return "".join(parts)
+        return as_options(self.unpatched, self.patched)
 
 
 def subject(
     what: str, store: Store, fingerprint: str | None, unpatched: str | None, patched: str | None, contract: str | None
 ) -> Subject:
     """The case named, with the planners of its stored finding unless others are named. Raises CaseError."""
-    from fuzz.cli import find_case  # the application's module: it imports this one
-
     case = find_case(what, store)
     records = [r for r in store.records(case_id(case)) if fingerprint in (None, r.finding.fingerprint)]
     held: Record | None = records[0] if records else None

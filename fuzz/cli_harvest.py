@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,18 @@ import typer
 from rich.markup import escape
 
 from fuzz.case_files import write_case, write_whole
-from fuzz.cli_common import Failure, JsonFlag, Patched, Unpatched, err, open_pair, out, print_json
+from fuzz.cli_common import (
+    Failure,
+    JsonFlag,
+    Patched,
+    Unpatched,
+    err,
+    known_findings,
+    open_pair,
+    out,
+    planners_at,
+    print_json,
+)
 from fuzz.corpus import corpus_folder
 from fuzz.harvest.check import check_model, show_checked
 from fuzz.harvest.compare import changes_page, compare_models, pin_models, pins_text
@@ -23,8 +33,7 @@ from fuzz.harvest.models import Modelled, model_case
 from fuzz.harvest.process import MODEL_BYTES, MODEL_SECONDS, Harvester
 from fuzz.harvest.requests import Draft, Request, check_request
 from fuzz.harvest.table import figures, kinds_of, models_page, row_of
-from fuzz.known import read_known
-from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner
+from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
 from fuzz.planners.trees import open_launch
 from fuzz.planners.trees import read_config as read_settings
 from oracles.case import case_id, dump_case
@@ -176,8 +185,7 @@ def check(
                 made = model_case(harvester, request, memory=int(available_gib * 2**30))
             for one in starting:
                 one.result()
-            known = read_known(corpus_folder() / "known.toml", datetime.date.today())
-            checked = check_model(pair, made, known)
+            checked = check_model(pair, made, known_findings(None))
         finally:
             pair.close()
     if json:
@@ -198,15 +206,8 @@ def compare_plans(
     """Show, per model, what a patch changes in the plans: groups, bytes per block, capacity."""
     with _usage():
         sizes = _sizes(dcp)
-        config = read_settings(Path.cwd())
-        planners = [Planner(open_launch(unpatched, config)), Planner(open_launch(patched, config))]
-        try:
-            for one in planners:
-                one.start()
-            compared = compare_models(planners[0], planners[1], _folder(models), sizes)
-        finally:
-            for one in planners:
-                one.close()
+        with planners_at([unpatched, patched]) as (before, after):
+            compared = compare_models(before, after, _folder(models), sizes)
     page = changes_page(compared)
     if output is not None:
         write_whole(output, page.encode())
@@ -229,7 +230,7 @@ def pin_plans(
     """Write one line per plan, so that a change of the planner shows as a diff to review."""
     with _usage():
         sizes = _sizes(dcp)
-        with Planner(open_launch(planner, read_settings(Path.cwd()))) as one:
+        with planners_at([planner]) as (one,):
             pins = pin_models(one, _folder(models), sizes)
             version = one.hello().version
     text = pins_text(pins, version)

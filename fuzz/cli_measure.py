@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,10 +17,10 @@ from fuzz.cli_common import (
     err,
     open_pair,
     out,
+    planners_at,
     print_json,
 )
-from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner
-from fuzz.planners.trees import open_launch, read_config
+from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
 from fuzz.stats import render_stats, run_stats
 
 
@@ -40,15 +39,8 @@ def stats(
     json: JsonFlag = False,
 ) -> None:
     """Show what the strategies draw, which branches of the planner that reaches, and how good its plans are."""
-    config = read_config(Path.cwd())
-    planners = [Planner(open_launch(address, config)) for address in planner or []]
-    try:
-        for one in planners:
-            one.start()
+    with planners_at(planner or []) as planners:
         found = run_stats(cases, seed, planners)
-    finally:
-        for one in planners:
-            one.close()
     if json:
         print_json(found)
     else:

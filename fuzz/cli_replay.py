@@ -9,10 +9,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fuzz.cli_common import Failure, JsonFlag, out, print_json
+from fuzz.cli_common import Failure, JsonFlag, out, planners_at, print_json
 from fuzz.corpus import corpus_folder, load_corpus
-from fuzz.planners.process import Planner
-from fuzz.planners.trees import open_launch, read_config
 from fuzz.replay import device as script
 from fuzz.replay.memory.pools import write_pools
 from fuzz.replay.memory.select import drawn_cases, interesting, planned_pools
@@ -38,14 +36,11 @@ def export_plans(
 
     One plan for each feature tuple, smallest first; a large pool is written as planned and once more with few blocks.
     """
-    asked = Planner(open_launch(planner, read_config(Path.cwd())))
-    try:
+    with planners_at([planner]) as (asked,):
         shape = Shape(vocabulary=vocabulary_of(asked.hello()))
         corpus = [entry.case for entry in load_corpus(corpus_folder())] if with_corpus else []
         chosen = interesting([*corpus, *drawn_cases(seed, cases, shape)])
         pools = planned_pools(asked, chosen, at_most)
-    finally:
-        asked.close()
     try:
         lines = write_pools(output, pools)
     except OSError as error:

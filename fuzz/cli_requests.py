@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,16 +10,13 @@ from msgspec import Struct
 from rich.console import Console
 from rich.markup import escape
 
-from fuzz.case_files import read_case
-from fuzz.cli_common import Deadline, JsonFlag, StoreFlag, out, print_json
-from fuzz.corpus import corpus_folder, load_corpus
-from fuzz.planners.process import CASE_SECONDS, Planner
-from fuzz.planners.trees import open_launch, read_config
+from fuzz.cli_common import Deadline, JsonFlag, StoreFlag, chosen_cases, out, planners_at, print_json
+from fuzz.planners.address import UNPATCHED
+from fuzz.planners.process import CASE_SECONDS
 from fuzz.planners.workload import MAX_TURNS
 from fuzz.replay.requests import CHECKS, RequestReplay, replay_requests, severity_of
 from fuzz.replay.requests.drawing import TURNS
-from fuzz.store import DEFAULT_FOLDER, Store, is_identity
-from oracles.case import Case, CaseError, case_id
+from fuzz.store import DEFAULT_FOLDER, Store
 
 RESULTS = ("CLEAN", "QUALITY", "BROKEN", "SKIPPED", "ERROR")
 STYLES = {"CLEAN": "green", "QUALITY": "yellow", "BROKEN": "bold red", "SKIPPED": "dim", "ERROR": "bold magenta"}
@@ -50,35 +46,14 @@ def replay_requests_command(
     json: JsonFlag = False,
 ) -> None:
     """Serve a random request workload on each plan with vLLM's own cache manager, checking after every step."""
-    chosen = choose(what, Store(store))
-    config = read_config(Path.cwd())
-    launches = [open_launch(address, config) for address in planner or ["installed"]]
-    planners = [Planner(launch, case_seconds=deadline) for launch in launches]
-    try:
-        for one in planners:
-            one.start()
+    chosen = chosen_cases(what, Store(store))
+    with planners_at(planner or [UNPATCHED], deadline) as planners:
         report = summarise(replay_requests(planners, chosen, seed, steps), seed, steps)
-    finally:
-        for one in planners:
-            one.close()
     if json:
         print_json(report)
     else:
         show(report, out())
     raise typer.Exit(1 if report.counts["BROKEN"] else 3 if report.counts["ERROR"] else 0)
-
-
-def choose(what: str, store: Store) -> list[tuple[str, Case]]:
-    """The cases that ``what`` names. Raises CaseError."""
-    corpus = [(entry.name, entry.case) for entry in load_corpus(corpus_folder())]
-    if what == "all":
-        return [*corpus, *store.cases()]
-    if not is_identity(what) or Path(what).exists():
-        return [(what, read_case(Path(what)))]
-    found = store.load(what) or next((case for _, case in corpus if case_id(case) == what), None)
-    if found is None:
-        raise CaseError(f"{what}: no case of that id in {store.folder} or the corpus")
-    return [(what, found)]
 
 
 def summarise(replays: Iterable[RequestReplay], seed: int, steps: int) -> RequestReport:

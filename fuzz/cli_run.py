@@ -36,6 +36,7 @@ from fuzz.cli_common import (
 )
 from fuzz.corpus import Entry, corpus_folder, load_corpus
 from fuzz.pair import Pair, choose_contract
+from fuzz.planners.address import as_options
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
 from fuzz.planners.trees import read_config
 from fuzz.report.details import Detail
@@ -143,7 +144,7 @@ def run(
         findings = (*summary.open, *summary.fixed, *summary.listed)
         return details_of(open_again, findings, place)
 
-    arguments = replay_arguments(asking.unpatched, asking.patched, contract)
+    arguments = as_options(asking.unpatched, asking.patched, contract)
     consumers = open_consumers(specs, details, arguments)
     with interruptions(console) as interrupted, closing(consumers):
         events = campaign(order, place, known, journal, state=state, interrupted=interrupted)
@@ -163,18 +164,6 @@ def run(
 def store_argument(store: Path) -> str:
     """The option that names the store; empty for the default."""
     return "" if store == DEFAULT_FOLDER else f" --store {store}"
-
-
-def replay_arguments(unpatched: str, patched: str, contract: str | None) -> str:
-    """The options that ``kvfuzz replay`` needs to ask the same planners; empty for the defaults."""
-    parts = []
-    if unpatched != "installed":
-        parts.append(f" --unpatched {unpatched}")
-    if patched != "installed+isolate":
-        parts.append(f" --patched {patched}")
-    if contract is not None and to_contract(contract):
-        parts.append(f" --contract {contract}")
-    return "".join(parts)
 
 
 class _Interrupt:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fuzz.cli_common import Failure, JsonFlag, duration, err, out, print_json
-from fuzz.corpus import corpus_folder
-from fuzz.known import read_known
+from fuzz.cli_common import Failure, JsonFlag, duration, err, known_findings, out, print_json
 from fuzz.planners.process import LIBRARY
 from fuzz.score.mutants import MutantError, read_mutants
 from fuzz.score.run import Setting, Tried, try_mutants
@@ -49,7 +46,7 @@ def score(
     setting = Setting(
         seeds=tuple(range(seed, seed + seeds)), seconds=duration(budget), cases=cases, compare=compare
     )  # fmt: skip
-    known = read_known(corpus_folder() / "known.toml", datetime.date.today())
+    known = known_findings(None)
     console, done = err(), []
 
     def note(tried: Tried) -> None:

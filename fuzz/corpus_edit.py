@@ -17,7 +17,7 @@ from fuzz.case_files import write_case, write_whole
 from fuzz.corpus import CorpusError, Entry, load_corpus
 from fuzz.known import KnownError, read_known
 from fuzz.strategies.features import Features, features
-from oracles.case import Case, canonical, case_id
+from oracles.case import Case, case_id, shortlex
 from oracles.compare import Finding
 
 
@@ -64,7 +64,7 @@ def merge(source: Path, target: Path) -> Merged:
 
 def superfluous(entries: Iterable[Entry], needed: frozenset[str]) -> list[Entry]:
     """The entries that are neither the least case of their feature tuple nor, by id, ``needed``."""
-    ordered = sorted(entries, key=lambda entry: _size(entry.case))
+    ordered = sorted(entries, key=lambda entry: shortlex(entry.case))
     seen: set[Features] = set()
     rest = []
     for entry in ordered:
@@ -88,11 +88,6 @@ def prune(folder: Path, needed: frozenset[str], *, remove: bool) -> Pruned:
     return Pruned(
         removed=tuple(sorted(gone)), kept=tuple(entry.name for entry in entries if entry.name not in gone)
     )  # fmt: skip
-
-
-def _size(case: Case) -> tuple[int, int, bytes]:
-    text = canonical(case)
-    return len(case.layers), len(text), text
 
 
 class Acceptance(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ again.
 from __future__ import annotations
 
 import datetime
-import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from fuzz.case_files import read_case
 from fuzz.corpus import corpus_folder
 from fuzz.known import KnownFindings, read_known
 from fuzz.pair import Judged, Pair, choose_contract
+from fuzz.planners.address import PATCHED, UNPATCHED, as_options
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner
 from fuzz.planners.trees import open_launch, read_config
 from fuzz.store import Store
@@ -38,8 +38,8 @@ _PAIR = pytest.StashKey[Pair]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options that name the planners."""
     group = parser.getgroup("kvfuzz", "vLLM's KV-cache planner")
-    group.addoption("--kv-unpatched", default="installed", metavar="ADDRESS", help="planner to compare with")
-    group.addoption("--kv-patched", default="installed+isolate", metavar="ADDRESS", help="planner under test")
+    group.addoption("--kv-unpatched", default=UNPATCHED, metavar="ADDRESS", help="planner to compare with")
+    group.addoption("--kv-patched", default=PATCHED, metavar="ADDRESS", help="planner under test")
     group.addoption(
         "--kv-contract", default=None, choices=("native", "isolate"),
         help="contract under test; default: what the patched planner promises",
@@ -96,9 +96,7 @@ class CaseItem(pytest.Item):
 
 def arguments(config: pytest.Config) -> str:
     """The options of ``kvfuzz replay`` that ask the same planners."""
-    told = (("unpatched", "installed"), ("patched", "installed+isolate"), ("contract", None))
-    given = ((name, config.getoption(f"kv_{name}"), default) for name, default in told)
-    return "".join(f" --{name} {shlex.quote(value)}" for name, value, default in given if value != default)
+    return as_options(*(config.getoption(f"kv_{name}") for name in ("unpatched", "patched", "contract")))
 
 
 def pair_of(config: pytest.Config) -> Pair:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fuzz.campaign import BATCH
+from fuzz.campaign.events import GATED
 from fuzz.known import KnownFindings
 from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Judged, Pair, PlannerInfo
@@ -43,7 +44,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     def failed(self) -> bool:
         """Whether a case failed; to a gate, one that shows a regression."""
         if self.gate:
-            return any(one.result == "FAILED" and one.verdict == "regression" for one in self.cases)
+            return any(one.result == "FAILED" and one.verdict in GATED for one in self.cases)
         return self.counts["FAILED"] > 0
 
     @property

@@ -177,6 +177,16 @@ def canonical(case: Case) -> bytes:
     return _CANONICAL.encode(body)
 
 
+Shortlex = tuple[int, int, bytes]
+"""Layers, length of the canonical form, the form itself."""
+
+
+def shortlex(case: Case) -> Shortlex:
+    """Where a case stands in the order from the least one up."""
+    text = canonical(case)
+    return len(case.layers), len(text), text
+
+
 def case_id(case: Case) -> str:
     """First twelve hex digits of the SHA-256 of the canonical form."""
     return hashlib.sha256(canonical(case)).hexdigest()[:12]
@@ -313,6 +323,7 @@ __all__ = [  # the specs too: who reads cases reads their specs
     "Provenance",
     "RSwaSpec",
     "Settings",
+    "Shortlex",
     "SinkSpec",
     "SlidingWindowMlaSpec",
     "SlidingWindowSpec",
@@ -333,4 +344,5 @@ __all__ = [  # the specs too: who reads cases reads their specs
     "mode_of",
     "replicated_part",
     "sharded_part",
+    "shortlex",
 ]

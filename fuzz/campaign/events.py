@@ -12,6 +12,9 @@ from fuzz.store import CASE_ID, FINGERPRINT
 from oracles.compare import FAILING
 from oracles.law import Contract
 
+RANK = {name: place for place, name in enumerate(("regression", "dispute", "unfixed", "fixed"))}
+"""The order in which findings are told."""
+
 GATED = frozenset({"regression"})
 """What a gate fails for: what the unpatched planner does not do."""
 

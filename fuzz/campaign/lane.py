@@ -30,7 +30,7 @@ from fuzz.replay.memory.check import Disagreement, replay_memory
 from fuzz.strategies import Shape, vocabulary_of
 from fuzz.strategies.features import Pair as FeaturePair
 from fuzz.strategies.features import features
-from oracles.case import Case, canonical
+from oracles.case import Case, Shortlex, canonical, shortlex
 from oracles.compare import Finding, judge
 from oracles.law import Contract, Evidence
 from oracles.laws import broken_laws
@@ -52,9 +52,6 @@ SEEDS_APART = 10
 
 AskedT = TypeVar("AskedT")
 ReplyT = TypeVar("ReplyT")
-
-Size = tuple[int, int, bytes]
-"""Shortlex order on cases: layers, then length of the canonical form, then the form itself."""
 
 
 class Setup(Struct, frozen=True, kw_only=True, tag="setup"):
@@ -100,12 +97,6 @@ def or_failed(work: Callable[[AskedT], ReplyT], asked: AskedT) -> ReplyT | Faile
         return Failed(error=f"kvfuzz itself failed{at}, please report it: {type(error).__name__}: {error}")
 
 
-def size_of(case: Case) -> Size:
-    """Where a case stands in shortlex order."""
-    text = canonical(case)
-    return len(case.layers), len(text), text
-
-
 def fault_key(told: Finding | Witness) -> str:
     """What tells faults apart in one run: one fault may be fixed here and unfixed there."""
     return f"{told.fingerprint}:{told.verdict}"
@@ -135,7 +126,7 @@ class Lane:
         self._pair.serves = setup.requests
         self._canary: CanaryWatch | None = None
         self._shape = Shape()
-        self._smallest: dict[str, Size] = {}
+        self._smallest: dict[str, Shortlex] = {}
         self._pairs: set[int] = set()
         self._branches: set[str] = set()
 
@@ -266,7 +257,7 @@ class Lane:
         for case, findings in found:
             if not findings:
                 continue
-            size = size_of(case)
+            size = shortlex(case)
             for finding in findings:
                 key = fault_key(finding)
                 seen[key] += 1

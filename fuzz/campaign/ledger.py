@@ -9,12 +9,12 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from fuzz.campaign.batches import Counted, Result
-from fuzz.campaign.events import Found, Witness
-from fuzz.campaign.lane import Size, fault_key, size_of
+from fuzz.campaign.events import RANK, Found, Witness
+from fuzz.campaign.lane import fault_key
 from fuzz.case_files import read_case
 from fuzz.known import KnownFindings
 from fuzz.store import Store
-from oracles.case import Case, CaseError, case_id
+from oracles.case import Case, CaseError, Shortlex, case_id, shortlex
 from oracles.compare import VERDICTS, Finding
 from oracles.law import Contract
 
@@ -54,14 +54,14 @@ class Ledger:
             self.verdicts.setdefault(name, 0)
         self.reasons: Counter[str] = Counter(books.reasons)
         self._witnesses = dict(books.witnesses)
-        self._sizes: dict[str, Size] = {}
+        self._sizes: dict[str, Shortlex] = {}
         self._caseless: Counter[str] = Counter()
         for key, witness in books.witnesses.items():
             self._restore(key, witness)
 
     def _restore(self, key: str, witness: Witness) -> None:
         try:
-            self._sizes[key] = size_of(read_case(Path(witness.case)))
+            self._sizes[key] = shortlex(read_case(Path(witness.case)))
         except CaseError:
             # Its file was taken away between two runs; any case of the fault is then smaller than none.
             self._sizes[key] = (1 << 30, 0, b"")
@@ -99,7 +99,7 @@ class Ledger:
             assert case is not None
             seen = counted.seen + self._caseless.pop(key, 0)
             yield Found(witness=self._keep(key, case, counted.finding, seen, self.distinct))
-        elif case is not None and size_of(case) < self._sizes[key]:
+        elif case is not None and shortlex(case) < self._sizes[key]:
             kept = self._keep(key, case, counted.finding, held.seen + counted.seen, held.number)
             if held.id != kept.id:
                 self._store.drop_record(held.id, held.fingerprint)
@@ -110,7 +110,7 @@ class Ledger:
         asked = self._asked
         self._store.keep_finding(case, finding, asked.contract, asked.unpatched, asked.patched)
         identity = case_id(case)
-        self._sizes[key] = size_of(case)
+        self._sizes[key] = shortlex(case)
         witness = Witness(
             id=identity, fingerprint=finding.fingerprint, law=finding.law, verdict=finding.verdict,
             planner=finding.planner, summary=finding.summary, first_difference=finding.first_difference,
@@ -122,8 +122,7 @@ class Ledger:
 
     def witnesses(self) -> tuple[Witness, ...]:
         """Findings that need attention first, then by how often they were seen."""
-        rank = {name: place for place, name in enumerate(("regression", "dispute", "unfixed", "fixed"))}
-        return tuple(sorted(self._witnesses.values(), key=lambda w: (w.known, rank[w.verdict], -w.seen, w.fingerprint)))
+        return tuple(sorted(self._witnesses.values(), key=lambda w: (w.known, RANK[w.verdict], -w.seen, w.fingerprint)))
 
     def books(self) -> Books:
         """For storing."""

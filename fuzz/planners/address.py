@@ -7,6 +7,7 @@ of overlays: ``+isolate``, ``+FILE.py``, ``+FILE.diff``.
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,16 @@ _VERSION = re.compile(r"[0-9][0-9A-Za-z.+!_-]{0,60}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,60}")
 _OVERLAY_START = re.compile(r"\+(?=isolate(?:\+|$)|[^+]*\.(?:py|diff|patch)(?:\+|$))")
 GRAMMAR = "installed | pypi:VERSION | path:DIR | git:DIR@REV | NAME, then +isolate, +FILE.py or +FILE.diff"
+
+
+UNPATCHED, PATCHED = "installed", "installed+isolate"
+"""The planners of a run that names none."""
+
+
+def as_options(unpatched: str, patched: str, contract: str | None = None) -> str:
+    """The options of a command that ask the same planners again, with a space before each; empty for the defaults."""
+    told = (("unpatched", unpatched, UNPATCHED), ("patched", patched, PATCHED), ("contract", contract, None))
+    return "".join(f" --{name} {shlex.quote(value)}" for name, value, default in told if value and value != default)
 
 
 class AddressError(ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from fuzz.campaign.events import GATED, Finished, Found, Progressed, Report, Started, Witness
+from fuzz.campaign.events import GATED, RANK, Finished, Found, Progressed, Report, Started, Witness
 from fuzz.known import Known
 from fuzz.pair import PlannerInfo
 from fuzz.replay.requests.checks import CHECKS
@@ -16,9 +16,6 @@ WORDS = {
     "dispute": "dispute", "inconclusive": "inconclusive",
 }  # fmt: skip
 """Verdicts as people read them."""
-
-RANK = {name: place for place, name in enumerate(("regression", "dispute", "unfixed", "fixed"))}
-"""The order in which findings are told."""
 
 _NO_LAW = {
     "P7": "The tensors that a worker makes lie on the pages that the plan gives to their layers.",

@@ -25,7 +25,7 @@ from fuzz.campaign import (
     Started,
     Witness,
 )
-from fuzz.report.summary import WORDS, conclusion, law_text, summary_of
+from fuzz.report.summary import WORDS, Summary, conclusion, law_text, summary_of
 
 LOG_EVERY_SECONDS = 10.0
 """Where there is no terminal to draw on."""
@@ -141,10 +141,9 @@ def show_report(report: Report, console: Console, address_arguments: str) -> Non
     console.print(table)
     for reason, count in sorted(report.inconclusive.items(), key=lambda item: -item[1]):
         console.print(f"    inconclusive: {count:,} × {escape(reason)}")
-    fixed = [w for w in report.findings if w.verdict == "fixed" and not w.known]
-    open_ = [w for w in report.findings if w.verdict != "fixed" and not w.known]
-    _section(console, "Findings", "what needs someone's attention", open_, address_arguments)
-    _section(console, "Fixed by the patch", "broken by the unpatched planner, kept by the patched one", fixed,
+    summary = summary_of(report)
+    _section(console, "Findings", "what needs someone's attention", summary.open, address_arguments)
+    _section(console, "Fixed by the patch", "broken by the unpatched planner, kept by the patched one", summary.fixed,
              address_arguments)  # fmt: skip
     if report.known:
         _show_known(report, console)
@@ -166,7 +165,7 @@ def show_report(report: Report, console: Console, address_arguments: str) -> Non
     )
     if report.planned_under_other_hash_seeds:
         console.print(f"{report.planned_under_other_hash_seeds:,} cases were planned under other hash seeds too")
-    console.print(f"[bold]{escape(_last_line(report))}[/]")
+    console.print(f"[bold]{escape(_last_line(report, summary))}[/]")
 
 
 def _show_known(report: Report, console: Console) -> None:
@@ -179,9 +178,8 @@ def _show_known(report: Report, console: Console) -> None:
         console.print(line)
 
 
-def _last_line(report: Report) -> str:
+def _last_line(report: Report, summary: Summary) -> str:
     """The conclusion, with what a reader of a terminal wants beside it."""
-    summary = summary_of(report)
     text = conclusion(summary)
     if summary.minded:
         text += f" First {summary.minded[0].id}: {summary.minded[0].summary}."

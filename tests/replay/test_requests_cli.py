@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fuzz.cli import app
-from fuzz.cli_requests import choose
+from fuzz.cli_common import chosen_cases
 from fuzz.store import Store
 from oracles.case import CaseError, dump_case
 from tests.replay.request_cases import CLEAN, SINK
@@ -29,10 +29,10 @@ def test_the_exit_code_tells_a_broken_case_from_a_clean_one(tmp_path: Path) -> N
 
 def test_an_unknown_case_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match="0123456789ab: no case of that id"):
-        choose("0123456789ab", Store(tmp_path))
+        chosen_cases("0123456789ab", Store(tmp_path))
 
 
 def test_all_is_the_corpus_and_the_store(tmp_path: Path) -> None:
-    names = [name for name, _ in choose("all", Store(tmp_path))]
+    names = [name for name, _ in chosen_cases("all", Store(tmp_path))]
     assert len(names) > 100
     assert "regress/sink-merges-into-full.json" in names

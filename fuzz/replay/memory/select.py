@@ -13,7 +13,7 @@ from fuzz.replay.memory.pools import NotReplayable, Pool, is_replayable
 from fuzz.replay.memory.shrink import shrunk
 from fuzz.strategies import Shape, draw_case
 from fuzz.strategies.features import Features, features
-from oracles.case import Case, canonical
+from oracles.case import Case, shortlex
 from oracles.plan import Plan, plan_of
 
 SMALL_BYTES = 2**23
@@ -30,13 +30,10 @@ def drawn_cases(seed: int, count: int, shape: Shape) -> Iterator[Case]:
 
 def interesting(cases: Iterable[Case]) -> list[Case]:
     """The smallest case of each feature tuple, in order of size."""
-    smallest: dict[Features, tuple[int, bytes, Case]] = {}
-    for case in cases:
-        tuple_ = features(case)
-        size = len(case.layers), canonical(case), case
-        if tuple_ not in smallest or (size[0], len(size[1])) < (smallest[tuple_][0], len(smallest[tuple_][1])):
-            smallest[tuple_] = size
-    return [case for _, _, case in sorted(smallest.values(), key=lambda one: (one[0], len(one[1]), one[1]))]
+    smallest: dict[Features, Case] = {}
+    for case in sorted(cases, key=shortlex):
+        smallest.setdefault(features(case), case)
+    return list(smallest.values())
 
 
 def planned_pools(planner: Planner, cases: Sequence[Case], at_most: int) -> list[Pool]:
