@@ -20,7 +20,7 @@ from rich.table import Table
 
 from fuzz.bench_lanes import Lanes
 from fuzz.campaign import BATCH
-from fuzz.pair import Judged, Pair, PlannerInfo
+from fuzz.pair import Judged, Pair, PlannerInfo, rules_of
 from fuzz.planners.process import Planner, Question
 from fuzz.replay.memory.bench import ReplayCost, replay_cost
 from fuzz.replay.requests.asking import workload_seconds
@@ -29,7 +29,7 @@ from oracles.case import Case, FullSpec, Layer, MambaSpec, Settings, SlidingWind
 from oracles.law import Evidence
 from oracles.laws import broken_laws
 from oracles.plan import Plan, Planned
-from oracles.reference import compare_with, expected_plan, rules_for
+from oracles.reference import compare_with, expected_plan
 
 T = TypeVar("T")
 
@@ -162,8 +162,7 @@ def hybrid(layers: int) -> Case:
 def _scaling(pair: Pair, layers: int) -> Size:
     case = hybrid(layers)
     planner: Planner = pair.unpatched
-    hello = planner.hello()
-    rules = rules_for(hello.version, hello.generation, hello.capabilities)
+    rules = rules_of(planner)
     answers = planner.ask([Question(case)] * REPEATS)
     outcome = answers[-1].outcome
     ours = []

@@ -25,18 +25,23 @@ def read_case(path: Path) -> Case:
         raise CaseError(f"{path}: {error}") from None
 
 
+def read_limited(path: Path, limit: int) -> bytes:
+    """A file's bytes. Raises OSError when it cannot be read or holds more than ``limit``."""
+    with path.open("rb") as stream:
+        data = stream.read(limit + 1)  # never more: the file may be larger than memory, or endless
+    if len(data) > limit:
+        raise OSError(f"larger than {limit:,} bytes")
+    return data
+
+
 MAX_TOML_BYTES = 1 << 20
 MAX_TOML_LINE = 4_000
 """A dotted key of a hundred thousand parts keeps the standard library busy for minutes."""
 
 
 def read_toml(path: Path) -> str:
-    """The text of a TOML file of ours. Raises ValueError for one that is too large, OSError."""
-    with path.open("rb") as stream:
-        data = stream.read(MAX_TOML_BYTES + 1)
-    if len(data) > MAX_TOML_BYTES:
-        raise ValueError(f"larger than {MAX_TOML_BYTES} bytes")
-    text = data.decode()
+    """The text of a TOML file of ours. Raises ValueError for one with overlong lines, OSError."""
+    text = read_limited(path, MAX_TOML_BYTES).decode()
     if any(len(line) > MAX_TOML_LINE for line in text.splitlines()):
         raise ValueError(f"a line is longer than {MAX_TOML_LINE} characters")
     return text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -22,11 +24,14 @@ from fuzz.cli_common import (
 )
 from fuzz.corpus import corpus_folder, corpus_stats, load_corpus, render_stats
 from fuzz.corpus_edit import Acceptance, accept, merge, prune
-from fuzz.known import read_known
+from fuzz.known import read_all_known
+from fuzz.minimise.asking import FocusedPair
+from fuzz.pair import Pair
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
 from fuzz.store import DEFAULT_FOLDER, Record, Store
-from oracles.case import Provenance
-from oracles.compare import FAILING
+from oracles.case import Case, Provenance, shortlex
+from oracles.compare import FAILING, Finding
+from oracles.law import Contract
 
 app = typer.Typer(no_args_is_help=True, help="Look at the corpus and change it.")
 
@@ -111,38 +116,62 @@ def accept_command(
     ]
     if not records:
         raise Failure(f"{identity}: no stored finding of that id needs to be accepted; see {place.folder}/findings", 2)
-    known = read_known(folder / "known.toml", datetime.date.min)
+    # What kvfuzz's own corpus lists needs no entry in another folder, and a run would refuse two of them.
+    lists = dict.fromkeys([corpus_folder() / "known.toml", folder / "known.toml"])
+    known = read_all_known(lists, datetime.date.min)
     fresh = [r for r in records if not (new_only and known.covers(r.finding.fingerprint, r.finding.verdict))]
     accepted: list[str] = []
-    for record in fresh:
-        case = place.load(record.id)
-        if case is None:
-            raise Failure(f"{record.id}: its case is no longer in {place.folder}", 2)
-        pair = open_pair(record.unpatched, record.patched, record.contract, deadline, memory_gib)
+    for (unpatched, patched, contract), asked in groupby(sorted(fresh, key=_planners_of), key=_planners_of):
+        pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
         try:
             pair.start()
-            versions = dict.fromkeys(f"{info.version} {record.contract}" for info in pair.infos())
-            stands = [f for f in pair.ask(case).verdict.findings if f.fingerprint == record.finding.fingerprint]
+            under = () if intended else tuple(dict.fromkeys(f"{info.version} {contract}" for info in pair.infos()))
+            for record, case in _least_cases(asked, place):
+                finding = _standing(pair, record, case)
+                if finding is None:
+                    err().print(f"{record.id} {record.finding.fingerprint}: not shown any more", markup=False)
+                    continue
+                if finding.verdict == "regression" and not intended:
+                    raise Failure(
+                        f"{record.id}: only the patched planner does this, so it is no known fault; where the patch "
+                        "means to, accept it with --intended",
+                        2,
+                    )
+                provenance = Provenance(title=reason[:400], source=url, note=finding.summary)
+                acceptance = Acceptance(
+                    case=structs.replace(case, provenance=provenance), finding=finding, intended=intended,
+                    under=under, reason=reason, url=url,
+                    expires=datetime.date.today() + datetime.timedelta(days=days),
+                )  # fmt: skip
+                accepted.append(accept(folder, acceptance))
         finally:
             pair.close()
-        if not stands:
-            err().print(f"{record.id} {record.finding.fingerprint}: not shown any more; passed over", markup=False)
-            continue
-        if stands[0].verdict == "regression" and not intended:
-            raise Failure(
-                f"{record.id}: only the patched planner does this, so it is no known fault; where the patch means to, "
-                "accept it with --intended",
-                2,
-            )
-        acceptance = Acceptance(
-            case=structs.replace(case, provenance=Provenance(title=reason[:400], source=url, note=stands[0].summary)),
-            finding=stands[0], intended=intended, under=() if intended else tuple(versions), reason=reason, url=url,
-            expires=datetime.date.today() + datetime.timedelta(days=days),
-        )  # fmt: skip
-        accepted.append(accept(folder, acceptance))
     if json:
         print_json({"accepted": accepted, "passed_over": len(records) - len(accepted)})
     else:
         for name in accepted:
             out().print(f"accepted: {folder / name}", markup=False)
         out().print(f"{len(accepted)} accepted, {len(records) - len(accepted)} passed over", markup=False)
+
+
+def _planners_of(record: Record) -> tuple[str, str, Contract]:
+    return record.unpatched, record.patched, record.contract
+
+
+def _least_cases(records: Iterable[Record], store: Store) -> list[tuple[Record, Case]]:
+    """For each fault its least stored case: a run keeps the one it found and the one it minimised. Raises Failure."""
+    least: dict[str, tuple[Record, Case]] = {}
+    for record in records:
+        case = store.load(record.id)
+        if case is None:
+            raise Failure(f"{record.id}: its case is no longer in {store.folder}", 2)
+        held = least.get(record.finding.fingerprint)
+        if held is None or shortlex(case) < shortlex(held[1]):
+            least[record.finding.fingerprint] = record, case
+    return list(least.values())
+
+
+def _standing(pair: Pair, record: Record, case: Case) -> Finding | None:
+    """The finding as it shows now, asked for with all that its law needs."""
+    findings = FocusedPair(pair, record.finding.law).ask(case).verdict.findings
+    return next((found for found in findings if found.fingerprint == record.finding.fingerprint), None)

@@ -90,19 +90,34 @@ def choose_contract(asked: Contract | None, patched: Launch) -> Contract:
     return asked or patched.contract or "native"
 
 
-def _rules_of(planner: Planner) -> RuleSet | None:
+def rules_of(planner: Planner) -> RuleSet | None:
+    """The rule set of a planner's version; None for one that has none. Raises PlannerError."""
     hello = planner.hello()
     return rules_for(hello.version, hello.generation, hello.capabilities)
 
 
-def _breaches(evidence: Evidence, expected: Outcome | Unruled) -> list[Breach]:
-    """What one planner broke: the laws, then the first difference from the reference.
-
-    A difference in a stage where a law is broken is that breach once more, and is not told.
+def told_once(laws: list[Breach], reference: Sequence[Breach]) -> list[Breach]:
+    """Broken laws, then the differences from the reference in other stages: one in a stage where a law is broken is
+    that breach once more.
     """
-    broken = broken_laws(evidence)
-    stages = {stage_of(breach) for breach in broken}
-    return broken + [b for b in compare_with(expected, evidence.outcome) if stage_of(b) not in stages]
+    stages = {stage_of(breach) for breach in laws}
+    return laws + [breach for breach in reference if stage_of(breach) not in stages]
+
+
+def broken_in_parts(evidence: Evidence) -> list[Breach]:
+    """What can be judged of the one-mode parts of a case with nothing else known."""
+    if evidence.parts is None:
+        return []
+    return [
+        breach
+        for outcome in (evidence.parts.sharded, evidence.parts.replicated)
+        for breach in broken_laws(Evidence(case=evidence.case, contract=evidence.contract, outcome=outcome), REFUSALS)
+    ]
+
+
+def _breaches(evidence: Evidence, expected: Outcome | Unruled) -> list[Breach]:
+    """What one planner broke: the laws, then the first difference from the reference."""
+    return told_once(broken_laws(evidence), compare_with(expected, evidence.outcome))
 
 
 def _with_looks(case: Case, answers: Answers, broken: list[Breach]) -> list[Breach]:
@@ -172,28 +187,25 @@ class Pair:
 
     def submit(self, cases: Sequence[Case]) -> Pending:
         """Puts a batch to both planners without waiting."""
-        labels, questions = self._all_questions(cases)
-        return Pending(
-            cases=tuple(cases),
-            labels=labels,
-            unpatched=self.unpatched.submit(questions),
-            patched=self.patched.submit(questions),
-        )
+        asked = [self._questions(case) for case in cases]
+        questions = [question for one in asked for question in one.values()]
+        return _pending(cases, asked, self.unpatched.submit(questions), self.patched.submit(questions))
 
     def submit_in_turn(self, cases: Sequence[Case], first: int) -> Pending:
         """Puts a batch to one planner and, when that has answered, to the other: a pair then keeps one core busy,
         and as many pairs as there are cores keep all of them busy. ``first`` is the number of the first case; what
         more is asked of a case follows its number. Raises PlannerError.
         """
-        self._asked = first
-        labels, questions = self._all_questions(cases)
+        asked = self.questions(cases, first)
+        questions = [question for one in asked for question in one.values()]
         unpatched = self.unpatched.submit(questions)
         unpatched.exception()  # waits
-        return Pending(cases=tuple(cases), labels=labels, unpatched=unpatched, patched=self.patched.submit(questions))
+        return _pending(cases, asked, unpatched, self.patched.submit(questions))
 
-    def _all_questions(self, cases: Sequence[Case]) -> tuple[tuple[tuple[str, ...], ...], list[Question]]:
-        asked = [self._questions(case) for case in cases]
-        return tuple(tuple(one) for one in asked), [question for one in asked for question in one.values()]
+    def questions(self, cases: Sequence[Case], first: int) -> list[dict[str, Question]]:
+        """What is asked of each planner about each case, by label; ``first`` is the number of the first one."""
+        self._asked = first
+        return [self._questions(case) for case in cases]
 
     def _extras(self) -> frozenset[str]:
         """What more is asked of the next case: a sample, in turn."""
@@ -234,21 +246,15 @@ class Pair:
         return next(self.collect(self.submit([case])))
 
     def _judge(self, case: Case, unpatched: Answers, patched: Answers) -> Judged:
-        before, after = self._evidence(case, unpatched), self._evidence(case, patched)
+        before, after = self.evidence(case, unpatched), self.evidence(case, patched)
         after = msgspec.structs.replace(after, counterpart=before.outcome, counterpart_parts=before.parts)
         outcomes = before.outcome, after.outcome
-        alone = (before.parts.sharded, before.parts.replicated) if before.parts is not None else ()
-        in_parts = [
-            breach
-            for outcome in alone
-            for breach in broken_laws(Evidence(case=case, contract=self.contract, outcome=outcome), REFUSALS)
-        ]
         expected = self._expected(case)
         verdict = judge(
             _with_looks(case, unpatched, _breaches(before, expected[0])),
             _with_looks(case, patched, _breaches(after, expected[1])),
             outcomes,
-            in_parts,
+            broken_in_parts(before),
             next((one.reason for one in expected if isinstance(one, Unruled)), ""),
         )
         return Judged(
@@ -262,14 +268,15 @@ class Pair:
     def _expected(self, case: Case) -> tuple[Outcome | Unruled, Outcome | Unruled]:
         """What the reference expects of each planner; worked out once where both follow the same rules."""
         if self._rules is None:
-            self._rules = _rules_of(self.unpatched), _rules_of(self.patched)
+            self._rules = rules_of(self.unpatched), rules_of(self.patched)
         first = self._planned_by(self._rules[0], case)
         return first, first if self._rules[0] == self._rules[1] else self._planned_by(self._rules[1], case)
 
     def _planned_by(self, rules: RuleSet | None, case: Case) -> Outcome | Unruled:
         return Unruled(reason=NO_RULES) if rules is None else expected_plan(case, rules, self.contract)
 
-    def _evidence(self, case: Case, answers: Answers) -> Evidence:
+    def evidence(self, case: Case, answers: Answers) -> Evidence:
+        """What one planner's answers show, for the laws."""
         main = answers["case"]
         parts = None
         if "sharded" in answers:
@@ -283,6 +290,13 @@ class Pair:
             parts=parts,
             derived={name: answer.outcome for name, answer in answers.items() if name in DERIVED},
         )
+
+
+def _pending(
+    cases: Sequence[Case], asked: Sequence[dict[str, Question]], unpatched: Future[list[Answer]],
+    patched: Future[list[Answer]],
+) -> Pending:  # fmt: skip
+    return Pending(cases=tuple(cases), labels=tuple(tuple(one) for one in asked), unpatched=unpatched, patched=patched)
 
 
 def describe_planner(role: str, planner: Planner) -> PlannerInfo:

@@ -17,7 +17,7 @@ import pytest
 from fuzz.case_files import read_case
 from fuzz.corpus import corpus_folder
 from fuzz.known import KnownFindings, read_known
-from fuzz.pair import Judged, Pair, choose_contract
+from fuzz.pair import Judged, Pair, choose_contract, rules_of
 from fuzz.planners.address import PATCHED, UNPATCHED, as_options
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner
 from fuzz.planners.trees import open_launch, read_config
@@ -27,7 +27,7 @@ from oracles.case import Case, case_id
 from oracles.compare import FAILING, Finding
 from oracles.law import Contract
 from oracles.plan import Outcome
-from oracles.reference import Unruled, expected_plan, rules_for
+from oracles.reference import Unruled, expected_plan
 
 Check = Callable[[Case], Judged]
 """Asks both planners one case and fails the test on a finding that is not known."""
@@ -170,12 +170,11 @@ def patched(kv_pair: Pair) -> Planner:
 @pytest.fixture(scope="session")
 def reference(kv_pair: Pair) -> Callable[[Case], Outcome | Unruled]:
     """What the reference expects of the planner under test, by case, under the contract under test."""
-    hello = kv_pair.patched.hello()
-    rules = rules_for(hello.version, hello.generation, hello.capabilities)
+    rules = rules_of(kv_pair.patched)
 
     def expected(case: Case) -> Outcome | Unruled:
         if rules is None:
-            return Unruled(reason=f"no rule set for vLLM {hello.version}")
+            return Unruled(reason=f"no rule set for vLLM {kv_pair.patched.hello().version}")
         return expected_plan(case, rules, kv_pair.contract)
 
     return expected

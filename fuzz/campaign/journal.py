@@ -22,6 +22,7 @@ from fuzz.campaign.events import Witness
 from fuzz.campaign.frontier import Reached
 from fuzz.campaign.lane import in_flight_path
 from fuzz.campaign.ledger import Books
+from fuzz.case_files import read_limited
 from fuzz.store import Store
 from oracles.case import Case, CaseError, load_case
 from oracles.law import Contract
@@ -137,13 +138,13 @@ class Journal:
         found = []
         for path in sorted(self._batches.glob("*.json")):
             with contextlib.suppress(msgspec.DecodeError, OSError, RecursionError):
-                batch = msgspec.json.decode(_read(path, MAX_BATCH_BYTES), type=Batch)
+                batch = msgspec.json.decode(read_limited(path, MAX_BATCH_BYTES), type=Batch)
                 found.append(msgspec.structs.replace(batch, given=self._cases_of(batch)))
         return found
 
     def _cases_of(self, batch: Batch) -> tuple[Case, ...]:
         try:
-            lines = _read(in_flight_path(self.cases_folder, batch.number), MAX_BATCH_BYTES).splitlines()
+            lines = read_limited(in_flight_path(self.cases_folder, batch.number), MAX_BATCH_BYTES).splitlines()
             cases = tuple(load_case(line) for line in lines)
         except (OSError, CaseError):
             return batch.given
@@ -153,7 +154,7 @@ class Journal:
         """The faults told so far; a last line that was cut off is none."""
         found = []
         with contextlib.suppress(OSError):
-            for line in _read(self.folder / "found.jsonl", MAX_STATE_BYTES).splitlines():
+            for line in read_limited(self.folder / "found.jsonl", MAX_STATE_BYTES).splitlines():
                 with contextlib.suppress(msgspec.DecodeError, RecursionError):
                     found.append(msgspec.json.decode(line, type=Witness))
         return found
@@ -162,7 +163,7 @@ class Journal:
 def read_state(path: Path) -> State | None:
     """A stored state; None for none and for one of another format, which is left alone."""
     try:
-        state = msgspec.json.decode(_read(path, MAX_STATE_BYTES), type=State)
+        state = msgspec.json.decode(read_limited(path, MAX_STATE_BYTES), type=State)
     except (OSError, msgspec.DecodeError, RecursionError):
         return None
     return state if state.format == FORMAT else None
@@ -181,14 +182,6 @@ def forget_old_runs(store: Store) -> None:
                 path.rmdir() if path.is_dir() else path.unlink()
         with contextlib.suppress(OSError):
             folder.rmdir()
-
-
-def _read(path: Path, limit: int) -> bytes:
-    with path.open("rb") as stream:
-        data = stream.read(limit + 1)
-    if len(data) > limit:
-        raise OSError(f"{path}: larger than {limit} bytes")
-    return data
 
 
 def _replace(path: Path, data: bytes) -> None:

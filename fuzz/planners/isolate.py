@@ -11,10 +11,11 @@ Source: DESIGN 2 and VLLM.md 7. Our own lines; nothing is taken from a patch.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+from fuzz.planners.planting import replace_everywhere
 
 ANNOTATORS = ("_annotate_eagle_groups", "_annotate_eagle_groups_deepseek_v4")
 """Functions that mark draft groups during grouping. They must see the whole map: run on a part, the rule
@@ -115,7 +116,4 @@ class _Annotators:
 def _replace(planner: ModuleType, name: str, decorate: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """Decorates ``planner.name`` there and in every module of vLLM that has already taken it by name."""
     original = getattr(planner, name)
-    decorated = decorate(original)
-    for module_name, module in list(sys.modules.items()):
-        if module_name.partition(".")[0] == "vllm" and getattr(module, "__dict__", {}).get(name) is original:
-            setattr(module, name, decorated)
+    replace_everywhere(name, original, decorate(original))

@@ -74,13 +74,14 @@ def plant(owner: Any, name: str) -> Callable[[Wrong], Wrong]:
 
             setattr(owner, name, called)
             if isinstance(owner, ModuleType):
-                _replace_elsewhere(name, held, called)
+                replace_everywhere(name, held, called)
         return wrong
 
     return put
 
 
-def _replace_elsewhere(name: str, held: Any, called: Any) -> None:
+def replace_everywhere(name: str, held: Any, called: Any) -> None:
+    """Puts ``called`` in the place of ``held`` in every module of vLLM that has it by ``name``."""
     for module_name, module in list(sys.modules.items()):
         if module_name.partition(".")[0] == "vllm" and getattr(module, "__dict__", {}).get(name) is held:
             setattr(module, name, called)

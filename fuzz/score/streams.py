@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from fuzz.pair import REFUSALS, Answers, Pair
+from fuzz.pair import Answers, Pair, broken_in_parts, rules_of, told_once
 from fuzz.planners.process import Planner, Question
 from fuzz.planners.protocol import Hello
 from fuzz.planners.trees import Launch
@@ -22,10 +22,10 @@ from fuzz.score.naive import draw_naive
 from fuzz.strategies import Shape, draw_case, vocabulary_of
 from oracles.case import Case
 from oracles.compare import Verdict, judge
-from oracles.law import Breach, Contract, Evidence, stage_of
+from oracles.law import Breach, Contract, Evidence
 from oracles.laws import broken_laws
 from oracles.plan import Outcome
-from oracles.reference import Unruled, compare_with, expected_plan, rules_for
+from oracles.reference import Unruled, compare_with, expected_plan
 
 Strategy = Literal["kvfuzz", "naive"]
 Oracle = Literal["all", "no reference", "no laws", "no comparison", "crashes only"]
@@ -89,12 +89,11 @@ class Sound:
     def _more(self, strategy: Strategy, seed: int, first: int, count: int) -> list[Asked]:
         hello = self._planner.hello()
         shape = Shape(vocabulary=vocabulary_of(hello))
-        rules = rules_for(hello.version, hello.generation, hello.capabilities)
+        rules = rules_of(self._planner)
         begun = time.thread_time()
         drawn = [DRAWN[strategy](random.Random(f"kvfuzz {seed} {first + at}"), shape) for at in range(count)]
         # A run asks some cases twice or in a changed form, by their number.
-        self._pair._asked = first
-        asked = [self._pair._questions(case) for case in drawn]
+        asked = self._pair.questions(drawn, first)
         drawing = (time.thread_time() - begun) / count
         answers = iter(self._planner.ask([question for one in asked for question in one.values()]))
         made = []
@@ -106,14 +105,14 @@ class Sound:
             sound = self.judged(case, expected, {label: next(answers) for label in questions}, None)
             made.append(Asked(
                 labels=tuple(questions), questions=tuple(questions.values()), expected=expected,
-                sound=structs.replace(sound, seconds=before + sound.seconds), in_parts=_broken_in_parts(sound.evidence),
+                sound=structs.replace(sound, seconds=before + sound.seconds), in_parts=broken_in_parts(sound.evidence),
             ))  # fmt: skip
         return made
 
     def judged(self, case: Case, expected: Outcome | Unruled, answers: Answers, beside: Evidence | None) -> Judged:
         """What answers break; ``beside`` is the evidence of the sound planner, when another answered."""
         begun = time.thread_time()
-        evidence = self._pair._evidence(case, answers)
+        evidence = self._pair.evidence(case, answers)
         if beside is not None:
             evidence = _beside(evidence, beside)
         laws, reference = broken_laws(evidence), compare_with(expected, evidence.outcome)
@@ -127,17 +126,6 @@ def _beside(evidence: Evidence, sound: Evidence) -> Evidence:
     return structs.replace(evidence, counterpart=sound.outcome, counterpart_parts=sound.parts)
 
 
-def _broken_in_parts(evidence: Evidence) -> list[Breach]:
-    if evidence.parts is None:
-        return []
-    alone = (evidence.parts.sharded, evidence.parts.replicated)
-    return [
-        breach
-        for outcome in alone
-        for breach in broken_laws(Evidence(case=evidence.case, contract=evidence.contract, outcome=outcome), REFUSALS)
-    ]
-
-
 def told(judged: Judged, oracle: Oracle) -> list[Breach]:
     """The breaches that a run with this oracle would hear of.
 
@@ -148,8 +136,7 @@ def told(judged: Judged, oracle: Oracle) -> list[Breach]:
         return laws
     if oracle == "no laws":
         return judged.reference
-    stages = {stage_of(breach) for breach in laws}
-    return laws + [b for b in judged.reference if stage_of(b) not in stages]
+    return told_once(laws, judged.reference)
 
 
 def verdict_on(asked: Asked, other: Judged, oracle: Oracle) -> Verdict:
