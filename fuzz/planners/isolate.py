@@ -5,17 +5,18 @@ groups first. A map of one mode takes the existing path, untouched. The grouping
 it is defined and wherever another module of vLLM holds a reference, and 0.33's builder path is covered too, so
 that a platform's builder or a model that owns its grouping is asked twice rather than bypassed.
 
+This file needs the standard library only: it also runs inside trees where kvfuzz is not installed.
+
 Source: DESIGN 2 and VLLM.md 7. Our own lines; nothing is taken from a patch.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
-
-from fuzz.planners.planting import replace_everywhere
 
 ANNOTATORS = ("_annotate_eagle_groups", "_annotate_eagle_groups_deepseek_v4")
 """Functions that mark draft groups during grouping. They must see the whole map: run on a part, the rule
@@ -117,3 +118,10 @@ def _replace(planner: ModuleType, name: str, decorate: Callable[[Callable[..., A
     """Decorates ``planner.name`` there and in every module of vLLM that has already taken it by name."""
     original = getattr(planner, name)
     replace_everywhere(name, original, decorate(original))
+
+
+def replace_everywhere(name: str, held: Any, called: Any) -> None:
+    """Puts ``called`` in the place of ``held`` in every module of vLLM that has it by ``name``."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.partition(".")[0] == "vllm" and getattr(module, "__dict__", {}).get(name) is held:
+            setattr(module, name, called)

@@ -11,11 +11,12 @@ import __future__
 import ast
 import functools
 import inspect
-import sys
 import textwrap
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+from fuzz.planners.isolate import replace_everywhere
 
 Wrong = Callable[..., Any]
 """``wrong(original, *args, **kwargs)`` takes the place of ``original(*args, **kwargs)``."""
@@ -78,13 +79,6 @@ def plant(owner: Any, name: str) -> Callable[[Wrong], Wrong]:
         return wrong
 
     return put
-
-
-def replace_everywhere(name: str, held: Any, called: Any) -> None:
-    """Puts ``called`` in the place of ``held`` in every module of vLLM that has it by ``name``."""
-    for module_name, module in list(sys.modules.items()):
-        if module_name.partition(".")[0] == "vllm" and getattr(module, "__dict__", {}).get(name) is held:
-            setattr(module, name, called)
 
 
 def rewrite(planner: ModuleType, name: str, change: Change) -> None:

@@ -108,7 +108,7 @@ def test_a_model_beyond_its_time_is_given_up_and_the_next_one_is_served() -> Non
 
 def test_a_model_beyond_its_memory_is_given_up() -> None:
     with Harvester(open_launch("installed", Config()), "cpu", memory=2**20) as harvester:
-        reply = harvester.harvest(request(LLAMA))
+        reply = harvester.harvest(request({**LLAMA, "num_hidden_layers": 400}))
     assert (reply.outcome, reply.reason) == ("failed", "out of memory")
 
 

@@ -151,8 +151,16 @@ def _harvest(request: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         return {"outcome": "refused", "refusal": build.failure(refused)}
 
 
-WANT_OF_MEMORY = ("cannot allocate memory", "can't allocate memory", "cannot map zero-fill", "failed to map segment")
-"""Words of the loader, of libraries and of torch's allocator, which raise errors of many types at the limit."""
+WANT_OF_MEMORY = (
+    "cannot allocate memory",
+    "can't allocate memory",
+    "cannot map zero-fill",
+    "failed to map segment",
+    "error return without exception set",
+)
+"""Words of the loader, of libraries, of torch's allocator and of CPython, which raise errors of many types at the
+limit.
+"""
 
 
 def _is_for_want_of_memory(error: BaseException | None) -> bool:
