@@ -282,8 +282,8 @@ def valid(read: Callable[..., Any], *args: Any) -> Any:
 def refusal(error: BaseException, stage: Stage) -> Refusal:
     """An exception as a refusal: what, where, and through which functions of vLLM."""
     frames = []
-    for frame in traceback.extract_tb(error.__traceback__):
-        path = PurePath(frame.filename)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        path = PurePath(frame.f_code.co_filename)
         if "vllm" in path.parts and path.suffix == ".py":
-            frames.append(f"{path.stem}:{frame.name}:{frame.lineno}")
+            frames.append(f"{path.stem}:{frame.f_code.co_name}:{line}")
     return Refusal(stage=stage, type=type(error).__name__, message=str(error)[:2000], frames=tuple(frames[-12:]))

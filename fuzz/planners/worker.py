@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import gc
 import importlib
 import importlib.util
 import os
@@ -157,6 +158,9 @@ def main() -> int:
         answers.write(protocol.pack(protocol.Failed(error=f"{type(error).__name__}: {error}"[:2000])))
         answers.flush()
         return 1
+    # What the imports made stays, so the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
     baseline = limit_memory(args.memory)
     hello = tree.hello(
         import_seconds=time.perf_counter() - started, resident_bytes=resident_bytes(), baseline_bytes=baseline
