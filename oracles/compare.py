@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from oracles.law import Breach, Contract, Side, is_no_later
 from oracles.plan import (
@@ -128,7 +128,7 @@ def plan_difference(expected: Plan, obtained: Plan, *, drafts: bool = True) -> D
     for stage in ("sizes", "capacity"):
         a, b = getattr(expected, stage), getattr(obtained, stage)
         if a is not None and b is not None and a != b:
-            return _fields(stage, a, b)
+            return fields_difference(stage, a, b)
     return None
 
 
@@ -167,13 +167,14 @@ def _spec_difference(plan_a: Plan, a: Group, plan_b: Plan, b: Group) -> Differen
         if one != other:
             if type(one) is not type(other):
                 return differ("groups[].spec.kind", type(one).__name__, type(other).__name__)
-            return _fields("groups[].spec", one, other)
+            return fields_difference("groups[].spec", one, other)
     return None
 
 
-def _fields(path: str, expected: Any, obtained: Any) -> Difference | None:
-    for field in structs.fields(type(expected)):
-        found = differ(f"{path}.{field.name}", getattr(expected, field.name), getattr(obtained, field.name))
+def fields_difference(path: str, expected: Struct, obtained: Struct) -> Difference | None:
+    """The first field in which two structs of one type differ."""
+    for name in expected.__struct_fields__:
+        found = differ(f"{path}.{name}", getattr(expected, name), getattr(obtained, name))
         if found is not None:
             return found
     return None
@@ -191,8 +192,8 @@ def _placement_difference(expected: tuple[Placement, ...], obtained: tuple[Place
             return differ("placement[].records.count", len(a.records), len(b.records))
         for one, other in zip(a.records, b.records, strict=True):
             if one != other:
-                return _fields("placement[].records[]", one, other)
-        return _fields("placement[]", a, b)
+                return fields_difference("placement[].records[]", one, other)
+        return fields_difference("placement[]", a, b)
     return None
 
 

@@ -29,6 +29,12 @@ class CaseError(ValueError):
     """A case that cannot be asked: names the field and the remedy."""
 
 
+@functools.cache
+def fields_of(cls: type[Struct]) -> tuple[structs.FieldInfo, ...]:
+    """The fields of ``cls``. Kept, because msgspec evaluates every annotation anew at each call."""
+    return structs.fields(cls)
+
+
 def intern_defaults(value: Struct) -> None:
     """Makes fields that *equal* their default *be* it: msgspec leaves out defaults by identity, and a case
     that states one must have the id of a case that does not.
@@ -44,7 +50,7 @@ def _large_defaults(cls: type[Struct]) -> tuple[tuple[str, Any], ...]:
     """The fields of ``cls`` whose default may exist twice in memory (small integers and None do not)."""
     return tuple(
         (field.name, field.default)
-        for field in structs.fields(cls)
+        for field in fields_of(cls)
         if isinstance(field.default, str | tuple | Struct) or (isinstance(field.default, int) and field.default > 256)
     )
 

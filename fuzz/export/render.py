@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from fuzz.export.diagnosis import Diagnosis
 from fuzz.export.values import Reader, deepest, first_difference
-from fuzz.minimise.order import fields_of
 from oracles.case import (
     Case,
     FullSpec,
@@ -31,6 +30,7 @@ from oracles.case import (
 from oracles.geometry import page_bytes
 from oracles.law import LAWS
 from oracles.plan import Died, Outcome, Plan, Refused, TimedOut, Unsupported, plan_of
+from oracles.specs import fields_of
 
 Form = Literal["script", "pytest", "issue", "diff-case"]
 FORMS: tuple[Form, ...] = ("script", "pytest", "issue", "diff-case")

@@ -39,6 +39,7 @@ from oracles.case import (
     check_case,
 )
 from oracles.geometry import page_bytes
+from oracles.specs import fields_of
 
 MEMORY = 64 * 2**30
 """Bytes per worker where a harvest says none: one request of every model harvested so far fits, on one GPU."""
@@ -114,7 +115,7 @@ def _spec(fields: dict[str, Any], where: str) -> Spec:
     kind = KINDS.get(fields["class"])
     if kind is None:
         raise HarvestError(f"{where}.class: {fields['class']} is no cache spec known here")
-    known = {field.name: field for field in structs.fields(SPEC_CLASSES[kind])}
+    known = {field.name: field for field in fields_of(SPEC_CLASSES[kind])}
     given: dict[str, Any] = {"kind": kind}
     for name, value in fields.items():
         if name in DERIVED or FIXED.get(kind, {}).get(name) == value:

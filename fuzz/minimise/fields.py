@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from fuzz.minimise.layers import rows_of
-from fuzz.minimise.order import FRIENDLY, KINDS, RANKED, fields_of, value_rank
+from fuzz.minimise.order import FRIENDLY, KINDS, RANKED, value_rank
 from oracles.case import (
     SPEC_CLASSES,
     AttentionSpec,
@@ -27,6 +27,7 @@ from oracles.case import (
     kind_of,
 )
 from oracles.geometry import DTYPE_BYTES, content_bytes, page_bytes
+from oracles.specs import fields_of
 
 
 def with_specs(case: Case, specs: Sequence[LayerSpec]) -> Case:

@@ -12,9 +12,10 @@ from msgspec import Struct, structs
 
 from fuzz.minimise.fields import with_settings, with_specs
 from fuzz.minimise.layers import rows_of
-from fuzz.minimise.order import FRIENDLY, FieldInfo, fields_of
+from fuzz.minimise.order import FRIENDLY
 from oracles.case import AttentionSpec, Case, LayerSpec, MambaSpec, build_case, keep_layers
 from oracles.geometry import content_bytes, page_bytes
+from oracles.specs import fields_of
 
 LAYOUTS = ("LBNHC", "BLNHC", "LBHNC", "BLHNC")
 """The layouts that vLLM's backends ask for most; the first two differ in one thing."""
@@ -39,13 +40,13 @@ def variations(case: Case) -> Iterator[Variation]:
     yield from _other_layers(case)
 
 
-def _fields_in_turn(case: Case) -> list[tuple[int, FieldInfo]]:
+def _fields_in_turn(case: Case) -> list[tuple[int, structs.FieldInfo]]:
     """Every field of every spec; the mode last, because a case of one mode passes many laws for want of a second."""
     found = [(at, field) for at, spec in enumerate(case.specs) for field in fields_of(type(spec))]
     return sorted(found, key=lambda row: row[1].name == "replicated")
 
 
-def _other_values(case: Case, spec: LayerSpec, field: FieldInfo) -> Iterator[Any]:
+def _other_values(case: Case, spec: LayerSpec, field: structs.FieldInfo) -> Iterator[Any]:
     name, value = field.name, getattr(spec, field.name)
     if name == "shapes" and isinstance(spec, MambaSpec):
         pages = [page_bytes(other) for other in case.specs if other is not spec]

@@ -7,11 +7,10 @@ last the canonical bytes, shorter first.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from oracles.capacity import splits_window
 from oracles.case import (
@@ -25,6 +24,7 @@ from oracles.case import (
     canonical,
     kind_of,
 )
+from oracles.specs import fields_of
 
 Key = tuple[int, int, int, int, int, int, int, bytes]
 
@@ -54,20 +54,6 @@ FRIENDLY: dict[str, tuple[int, ...]] = {
     "block_stride_alignment": (512, 576, 1152),
 }
 """Values that a reader takes in without asking why, plainest first, by field."""
-
-
-class FieldInfo(Struct, frozen=True):
-    """One field of a spec or of the settings; ``required`` ones have no default."""
-
-    name: str
-    default: Any
-    required: bool
-
-
-@functools.cache
-def fields_of(cls: type) -> tuple[FieldInfo, ...]:
-    """The fields of ``cls``. Kept, because asking msgspec evaluates every annotation anew."""
-    return tuple(FieldInfo(field.name, field.default, field.required) for field in structs.fields(cls))
 
 
 RANKED: dict[str, tuple[str, ...]] = {
@@ -181,4 +167,4 @@ def _state_limits(spec: MambaSpec, settings: Settings) -> set[str]:
     return found
 
 
-__all__ = ["FRIENDLY", "KINDS", "RANKED", "FieldInfo", "Key", "fields_of", "limits", "order_key", "value_rank"]
+__all__ = ["FRIENDLY", "KINDS", "RANKED", "Key", "limits", "order_key", "value_rank"]

@@ -9,15 +9,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
-import functools
 from fractions import Fraction
 from types import ModuleType
 from typing import Any, Literal
 
 import msgspec
-from msgspec import structs
 
 from oracles.case import SPEC_CLASSES, LayerSpec, MultipleOf, Spec, kind_of
+from oracles.specs import fields_of
 
 CLASS_NAMES = {
     "full": "FullAttentionSpec",
@@ -39,12 +38,6 @@ OLD_NAMES = {"tokens_per_state": "compress_ratio"}
 
 NEVER_LOST = {"dcp_sharded", "dcp_replicated", "is_draft", "num_heads", "tokens_per_state"}
 """Tree fields that reach us another way: as the mode, as the layer's draft mark, or fixed for their kind."""
-
-
-@functools.cache
-def case_fields(cls: type[LayerSpec]) -> tuple[structs.FieldInfo, ...]:
-    """The fields of a kind; msgspec evaluates the annotations anew at each call, which is half of a short plan."""
-    return structs.fields(cls)
 
 
 class Inexpressible(Exception):
@@ -109,7 +102,7 @@ class Specs:
             fields = self.tree_fields[cls]
             names = [
                 f.name
-                for f in case_fields(SPEC_CLASSES[kind])
+                for f in fields_of(SPEC_CLASSES[kind])
                 if f.name in fields
                 or OLD_NAMES.get(f.name) in fields
                 or (f.name == "replicated" and bool(self.replication_field) and self.replication_field in fields)
@@ -127,7 +120,7 @@ class Specs:
         if "state_content_bytes" not in fields and sizes_itself(spec):
             raise Inexpressible("kv_quant_mode", "this tree works out the bytes of quantised states by itself")
         given: dict[str, Any] = {}
-        for field in case_fields(type(spec)):
+        for field in fields_of(type(spec)):
             value = getattr(spec, field.name)
             if field.name == "replicated":
                 self._set_replication(given, fields, bool(value))
@@ -198,7 +191,7 @@ class Specs:
         ours = SPEC_CLASSES[kind]
         facts: dict[str, Any] = {"kind": kind}
         used: set[str] = set()
-        for field in case_fields(ours):
+        for field in fields_of(ours):
             if field.name == "replicated":
                 facts["replicated"] = self._read_replicated(obj)
                 continue

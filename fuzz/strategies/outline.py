@@ -37,7 +37,7 @@ Branch = Literal[
     "full_fallback", "not_divisible", "converted", "not_convertible",
 ]  # fmt: skip
 
-ATTENTION_FIELDS = tuple(field.name for field in structs.fields(AttentionSpec))
+ATTENTION_FIELDS = AttentionSpec.__struct_fields__
 
 
 class Outline(Struct, frozen=True):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fuzz.planners.protocol import Hello
 from oracles.case import SPEC_CLASSES, AttentionSpec, Case, Spec, kind_of
-from oracles.specs import MultipleOf
+from oracles.specs import MultipleOf, fields_of
 
 YOUNG_FIELDS = {"topk_buffer_width"}
 """Fields that 0.33 has and 0.32 has not; the default vocabulary is what both know."""
@@ -66,10 +66,7 @@ class Vocabulary(Struct, frozen=True, kw_only=True):
 def default_vocabulary() -> Vocabulary:
     """What vLLM 0.32 and 0.33 both know."""
     return Vocabulary(
-        fields={
-            kind: frozenset(f.name for f in msgspec.structs.fields(cls)) - YOUNG_FIELDS
-            for kind, cls in SPEC_CLASSES.items()
-        }
+        fields={kind: frozenset(cls.__struct_fields__) - YOUNG_FIELDS for kind, cls in SPEC_CLASSES.items()}
     )
 
 
@@ -98,7 +95,7 @@ def spoken_fields(spec: Spec) -> tuple[str, ...]:
     """The fields of a spec that must be said, because they are not at their default."""
     return tuple(
         field.name
-        for field in msgspec.structs.fields(spec)
+        for field in fields_of(type(spec))
         if not field.required and getattr(spec, field.name) != field.default
     )
 

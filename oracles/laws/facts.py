@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
-
-from msgspec import structs
 
 from oracles.case import (
     ChunkedLocalSpec,
@@ -103,7 +100,7 @@ def _lost(own: Spec, planned: Spec) -> Iterator[tuple[str, object, object]]:
     if converted and type(planned) is not _full_kind(own):
         yield "kind", kind_of(own), kind_of(planned)
         return
-    for name in _field_names(type(own)):
+    for name in own.__struct_fields__:
         if name in EXEMPT or (name in EXEMPT_LATENT and isinstance(own, MlaSpec)):
             continue
         if not hasattr(planned, name):
@@ -117,11 +114,6 @@ def _lost(own: Spec, planned: Spec) -> Iterator[tuple[str, object, object]]:
             yield "block_size", own.block_size, planned.block_size
         if page_bytes(planned) < page_bytes(own):
             yield "page_size_padded", page_bytes(own), page_bytes(planned)
-
-
-@functools.cache
-def _field_names(kind: type[Spec]) -> tuple[str, ...]:
-    return tuple(field.name for field in structs.fields(kind))
 
 
 def _full_kind(spec: Spec) -> type[Spec] | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from oracles.case import MlaSpec, SlidingWindowMlaSpec, Spec
-from oracles.compare import Difference, differ, groups_difference, planner_function
+from oracles.compare import Difference, differ, fields_difference, groups_difference, planner_function
 from oracles.law import TYPED_REFUSALS, Breach, Evidence
 from oracles.plan import Group, Outcome, Placement, Plan, Planned, Refused, Stage, plan_of, refusal_at
 from oracles.reference.plan import Unruled, expected_plan
@@ -72,9 +72,9 @@ def _stage_difference(stage: Stage, expected: Outcome, obtained: Outcome) -> Dif
     if stage == "place" and a.placement is not None and b.placement is not None:
         return placement_difference(a.placement, b.placement)
     if stage == "size" and a.sizes is not None and b.sizes is not None:
-        return _fields("sizes", a.sizes, b.sizes)
+        return fields_difference("sizes", a.sizes, b.sizes)
     if stage == "capacity" and a.capacity is not None and b.capacity is not None:
-        return _fields("capacity", a.capacity, b.capacity)
+        return fields_difference("capacity", a.capacity, b.capacity)
     return None
 
 
@@ -144,14 +144,6 @@ def _where(placement: Placement) -> dict[str, tuple[int, int, frozenset[str]]]:
         for record in placement.records
         for at, name in enumerate(record.layers)
     }
-
-
-def _fields(path: str, expected: object, obtained: object) -> Difference | None:
-    for field in structs.fields(type(expected)):  # type: ignore[arg-type]
-        found = differ(f"{path}.{field.name}", getattr(expected, field.name), getattr(obtained, field.name))
-        if found is not None:
-            return found
-    return None
 
 
 __all__ = ["compare_with", "placement_difference", "plain_facts", "reference_breaches"]

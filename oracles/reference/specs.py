@@ -125,8 +125,7 @@ def promoted(spec: Spec, block_size: int) -> Spec:
     if not isinstance(spec, SlidingWindowSpec | ChunkedLocalSpec):
         return spec
     target: type[FullSpec] = MlaSpec if isinstance(spec, SlidingWindowMlaSpec) else FullSpec
-    shared = {field.name for field in structs.fields(target)}
-    facts = {name: value for name, value in structs.asdict(spec).items() if name in shared}
+    facts = {name: value for name, value in structs.asdict(spec).items() if name in target.__struct_fields__}
     facts |= {"block_size": block_size, "page_size_padded": None}
     made = target(**facts)
     if spec.page_size_padded is not None:
