@@ -20,7 +20,7 @@ from tests.test_campaign import ASKING
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-CASES = 480
+CASES = 4800
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from fuzz.case_files import read_case
 from fuzz.store import Record, Store
 
 MOMENTS = 20
-CASES = 240
+CASES = 8000
 ARGUMENTS = ("--jobs", "1", "--no-twins", "--no-canary", "--no-corpus", "--seed", "5", "--cases", str(CASES), "--json")
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -84,7 +84,7 @@ def test_a_campaign_killed_at_twenty_moments_loses_nothing(tmp_path: Path, untou
         process = start(tmp_path, *arguments)
         while not has_begun(process, tmp_path, since):
             time.sleep(0.02)
-        time.sleep(moments.uniform(0.0, 2.5))
+        time.sleep(moments.uniform(0.0, 1.5))
         process.kill()
         process.wait()
         nothing_is_half_written(tmp_path)

@@ -6,22 +6,21 @@ change of grouping that is meant and accepted.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.forks import MEANT, branch, vllm_repository
+
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = ROOT / ".github" / "workflows"
-PLANNER = "vllm/v1/core/kv_cache_utils.py"
 
 
 def workflow(name: str) -> dict[Any, Any]:
@@ -49,42 +48,10 @@ def test_the_gate_hands_on_every_input_that_the_reusable_workflow_needs() -> Non
     assert {name for name, value in inputs.items() if value.get("required")} <= given.keys() <= inputs.keys()
 
 
-def git(folder: Path, *arguments: str) -> str:
-    """Runs git there."""
-    done = subprocess.run(
-        ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments],
-        cwd=folder, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with vLLM's Python files on ``main``."""
-    folder = tmp_path_factory.mktemp("fork")
-    found = importlib.util.find_spec("vllm")
-    assert found is not None
-    assert found.origin is not None
-    shutil.copytree(
-        Path(found.origin).parent, folder / "vllm",
-        ignore=lambda _, names: [n for n in names if "." in n and not n.endswith((".py", ".json"))],
-    )  # fmt: skip
-    git(folder, "init", "-q", "-b", "main")
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", "base")
-    return folder
-
-
-def branch(fork: Path, name: str, edit: Callable[[str], str]) -> None:
-    """A branch off ``main`` with an edited planner."""
-    git(fork, "checkout", "-qB", name, "main")
-    path = fork / PLANNER
-    before = path.read_text()
-    after = edit(before)
-    assert after != before
-    path.write_text(after)
-    git(fork, "commit", "-qam", name)
-    git(fork, "checkout", "-q", "main")
+    return vllm_repository(tmp_path_factory.mktemp("fork"))
 
 
 def gate(fork: Path, patched: str) -> tuple[dict[str, int], str, float]:
@@ -166,13 +133,4 @@ def get_kv_cache_configs(*args, **kwargs):
     for config in configs:
         config.num_blocks += 1
     return configs
-"""
-
-MEANT = """
-
-_kvfuzz_original = get_kv_cache_groups
-
-
-def get_kv_cache_groups(vllm_config, kv_cache_spec):
-    return list(reversed(_kvfuzz_original(vllm_config, kv_cache_spec)))
 """
