@@ -86,6 +86,8 @@ def subject(
 def pair_of(about: Subject, deadline: float, memory_gib: float) -> Pair:
     """Both planners, started. Raises PlannerError."""
     pair = open_pair(about.unpatched, about.patched, about.contract, deadline, memory_gib)
+    # A finding named by its fingerprint may be one that only serving requests shows; else they cost time for nothing.
+    pair.serves = about.fingerprint is not None
     try:
         pair.start()
     except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import signal
@@ -99,6 +100,17 @@ def test_a_campaign_killed_at_twenty_moments_loses_nothing(tmp_path: Path, untou
     assert stored >= findings(untouched).keys()
 
 
+def planners_of(campaign: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The planners' processes that live now."""
+    found = []
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(campaign.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # it ended while it was looked at
+                if any("worker.py" in part for part in child.cmdline()):
+                    found.append(child)
+    return found
+
+
 def test_planners_killed_at_twenty_moments_change_nothing(tmp_path: Path, untouched: dict[str, Any]) -> None:
     moments = random.Random(2)
     since = time.time()
@@ -107,12 +119,8 @@ def test_planners_killed_at_twenty_moments_change_nothing(tmp_path: Path, untouc
         time.sleep(0.02)
     killed = 0
     while process.poll() is None and killed < MOMENTS:
-        time.sleep(moments.uniform(0.0, 0.4))
-        workers = [
-            child
-            for child in psutil.Process(process.pid).children(recursive=True)
-            if any("worker.py" in part for part in child.cmdline())
-        ]
+        time.sleep(moments.uniform(0.0, 3.0))
+        workers = planners_of(process)
         if workers:
             moments.choice(workers).send_signal(signal.SIGKILL)
             killed += 1

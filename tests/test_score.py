@@ -139,8 +139,7 @@ def setting(seconds: float = 60.0, cases: int | None = None) -> Setting:
 
 
 @pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 def test_a_loud_a_silent_and_an_equivalent_mutant_are_judged_rightly() -> None:
     chosen = read_mutants(MUTANTS, ["hidden_states_dropped", "null_block_forgotten", "same_flag_of_any_member"])
     loud, silent, equivalent = try_mutants(chosen, setting(cases=300), NOTHING_KNOWN, lambda _: None)
@@ -151,8 +150,7 @@ def test_a_loud_a_silent_and_an_equivalent_mutant_are_judged_rightly() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 def test_a_mutant_that_does_not_start_is_an_error(tmp_path: Path) -> None:
     written(tmp_path, HEADER)
     (tried,) = try_mutants(read_mutants(tmp_path), setting(cases=1), NOTHING_KNOWN, lambda _: None)
@@ -162,7 +160,6 @@ def test_a_mutant_that_does_not_start_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.timeout(1800)
 @pytest.mark.timeout(900)
 def test_every_mutant_starts_in_a_worker() -> None:
     for first in range(0, len(chosen := read_mutants(MUTANTS)), 2):
@@ -183,9 +180,7 @@ GATE = (
 
 
 @pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_gate_of_ten_mutants_at_a_fixed_seed_is_passed() -> None:
     tried = try_mutants(read_mutants(MUTANTS, GATE), setting(), NOTHING_KNOWN, lambda _: None)
     found = summarise(tried, setting())

@@ -80,7 +80,6 @@ def gate(fork: Path, patched: str) -> tuple[dict[str, int], str, float]:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_the_gate_passes_a_harmless_refactoring(fork: Path) -> None:
     branch(fork, "refactoring", lambda text: text + "\n\ndef _unused_helper():\n    return None\n")
@@ -90,7 +89,6 @@ def test_the_gate_passes_a_harmless_refactoring(fork: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_the_gate_stops_a_defect_with_a_reproducer_in_the_summary(fork: Path) -> None:
     branch(fork, "defect", lambda text: text + DEFECT)
@@ -103,7 +101,6 @@ def test_the_gate_stops_a_defect_with_a_reproducer_in_the_summary(fork: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_the_gate_passes_a_change_that_was_accepted(fork: Path) -> None:
     branch(fork, "meant", lambda text: text + MEANT)

@@ -82,14 +82,14 @@ class _Run:
         self._state = state
         self._corpus = [order.corpus[at : at + BATCH] for at in range(0, len(order.corpus), BATCH)]
         self._frontier = self._first_frontier()
-        self._at_first = self._frontier.size
         self._spent = state.seconds if state is not None else 0.0
         self._canary_law = state.canary_law if state is not None else ""
         self._canary_cases = 0
         self._absorbed = state.absorbed if state is not None else 0
         self._next = self._absorbed
         self._arrived: dict[int, tuple[Batch, Result, int]] = {}
-        self._parents_at: dict[int, int] = {}
+        # -1 stands for the beginning, which the first batches choose from.
+        self._parents_at = {-1: self._frontier.size, **(state.parents_at if state is not None else {})}
         self._finishing = False
         self._begun = time.monotonic()
         self._saved = 0.0
@@ -159,7 +159,8 @@ class _Run:
         asking = self._asking
         first = (number - len(self._corpus)) * BATCH
         count = BATCH if asking.cases is None else min(BATCH, asking.cases - first)
-        among = self._parents_at.pop(number - LAG * asking.jobs, self._at_first)
+        at_first = self._parents_at[-1]
+        among = self._parents_at.pop(number - LAG * asking.jobs, at_first) if number >= LAG * asking.jobs else at_first
         parents = self._frontier.parents(asking.seed, number, among)
         return Batch(number=number, first=first, count=count, seed=asking.seed, parents=parents)
 
@@ -224,7 +225,7 @@ class _Run:
         state = State(
             format=FORMAT, run=self._journal.run, asking=self._asking, seconds=self._elapsed(),
             absorbed=self._absorbed, books=self._ledger.books(), reached=self._frontier.reached(),
-            canary_law=self._canary_law, finished=finished,
+            canary_law=self._canary_law, finished=finished, parents_at=self._parents_at,
         )  # fmt: skip
         self._journal.save(state)
 

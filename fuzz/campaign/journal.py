@@ -61,7 +61,9 @@ class Asking(Struct, frozen=True, kw_only=True):
 
 
 class State(Struct, frozen=True, kw_only=True):
-    """Where a run stands. Batches below ``absorbed`` are part of it."""
+    """Where a run stands. Batches below ``absorbed`` are part of it. ``parents_at``: how many cases a batch not yet
+    given out may choose its parents from, by the number of the batch absorbed last.
+    """
 
     format: int
     run: str
@@ -72,6 +74,7 @@ class State(Struct, frozen=True, kw_only=True):
     reached: Reached
     canary_law: str
     finished: bool
+    parents_at: dict[int, int] = {}
 
 
 class Journal:

@@ -72,10 +72,12 @@ class Ledger:
         return len(self._witnesses)
 
     def readopt(self, witness: Witness) -> None:
-        """Takes in a witness that was told before a kill and is not in the books."""
+        """Takes in a witness that was told before a kill and is not in the books: its batch is asked again, and
+        counts it then.
+        """
         key = fault_key(witness)
         if key not in self._witnesses:
-            self._witnesses[key] = witness
+            self._witnesses[key] = structs.replace(witness, seen=0)
             self._restore(key, witness)
 
     def note(self, result: Result) -> Iterator[Found]:

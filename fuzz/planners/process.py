@@ -53,6 +53,9 @@ RECYCLE_AFTER = 50_000
 OUTSIDERS = frozenset({"SIGKILL", "SIGTERM", "SIGHUP"})
 """Signals that somebody sent. A planner that dies of one is asked again before its death counts as an outcome."""
 
+STARTS = 5
+"""How often a planner is started that somebody kills while it starts."""
+
 TAIL_BYTES = 1 << 16
 """Kept of what a process prints; the stacks of a crash take a few KiB."""
 
@@ -64,6 +67,10 @@ _FIRST = msgspec.msgpack.Decoder(Hello | Failed)
 
 class PlannerError(Exception):
     """A planner that cannot be started: an infrastructure failure, never a verdict."""
+
+
+class KilledAtStart(PlannerError):
+    """Somebody killed the process before it could greet."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -134,14 +141,18 @@ class Worker:
         return "\n".join(text.splitlines()[-60:])[-4000:]
 
     def hello(self) -> Hello:
-        """Waits for the first message. Raises PlannerError when the tree cannot be used."""
+        """Waits for the first message. Raises PlannerError when the tree cannot be used, KilledAtStart when the process
+        was ended by another one.
+        """
         try:
             body = self._receive(time.monotonic() + START_SECONDS, START_SECONDS)
             first = _FIRST.decode(body)
         except (_Broken, msgspec.DecodeError) as error:
             self.kill()
             why = describe(error.outcome) if isinstance(error, _Broken) else "sent no greeting"
-            raise PlannerError(f"{self._launch.address}: the worker {why}\n{self.tail()}".rstrip()) from error
+            killed = isinstance(error, _Broken) and _from_outside(error.outcome)
+            kind = KilledAtStart if killed else PlannerError
+            raise kind(f"{self._launch.address}: the worker {why}\n{self.tail()}".rstrip()) from error
         if isinstance(first, Failed):
             self.kill()
             raise PlannerError(f"{self._launch.address}: the tree cannot be used: {first.error}\n{self.tail()}")
@@ -326,16 +337,20 @@ class Planner:
         self.close()
 
     def _ensure(self) -> Hello:
-        if self._worker is None or self._hello is None:
+        tries = 0
+        while self._worker is None or self._hello is None:
             if self._closed:
                 raise PlannerError(f"{self.address}: closed")
+            tries += 1
             self._worker = Worker(self.launch, hash_seed=self.hash_seed, memory=self.memory)
             try:
                 self._hello = self._worker.hello()
-            except BaseException:
+            except BaseException as error:
                 self._worker.kill()
                 self._worker = None
-                raise
+                if not isinstance(error, KilledAtStart) or tries == STARTS:
+                    raise
+                self.killed += 1
         return self._hello
 
     def _serve(self, questions: list[Question]) -> list[Answer]:
