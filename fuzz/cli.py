@@ -27,6 +27,7 @@ from fuzz.cli_common import (
     open_pair,
     out,
     planners_at,
+    print_failure,
     print_json,
 )
 from fuzz.corpus import CorpusError
@@ -150,32 +151,31 @@ cli_requests.register(app)
 cli_score.register(app)
 
 
-def fail(message: str, code: int) -> NoReturn:
-    """Prints an error and exits."""
-    err().print(f"[bold red]kvfuzz:[/] {message}", markup=True, soft_wrap=True)
+def fail(message: str, code: int, hint: str = "") -> NoReturn:
+    """Prints an error, as JSON too where that was asked for, and exits."""
+    from rich.markup import escape
+
+    print_failure(message, code)
+    err().print(f"[bold red]kvfuzz:[/] {escape(message)}{hint}", markup=True, soft_wrap=True)
     raise SystemExit(code)
 
 
 def main() -> None:
     """Entry point of the console script."""
-    from rich.markup import escape
-
     try:
         app(standalone_mode=True)
-    except (CaseError, AddressError, CorpusError, KnownError) as error:
-        fail(escape(str(error)), 2)
+    except (CaseError, AddressError, CorpusError, KnownError, FetchError) as error:
+        fail(str(error), 2)
     except Failure as error:
-        fail(escape(str(error)), error.code)
-    except FetchError as error:
-        fail(escape(str(error)), 2)
+        fail(str(error), error.code)
     except ReportError as error:
-        fail(escape(str(error)), 3)
+        fail(str(error), 3)
     except PlannerError as error:
-        fail(f"{escape(str(error))}\n[dim]`kvfuzz doctor` examines each planner.[/]", 3)
+        fail(str(error), 3, "\n[dim]`kvfuzz doctor` examines each planner.[/]")
     except BrokenPipeError:
         os._exit(0)  # the reader of our output has gone
     except OSError as error:
-        fail(escape(f"{error.filename or 'input or output'}: {error.strerror or error}"), 2)
+        fail(f"{error.filename or 'input or output'}: {error.strerror or error}", 2)
 
 
 if __name__ == "__main__":

@@ -61,9 +61,21 @@ def err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+_printed = False
+"""Whether this command has printed its document."""
+
+
 def print_json(document: Any) -> None:
     """One JSON document on standard output."""
+    global _printed
+    _printed = True
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
+
+
+def print_failure(message: str, code: int) -> None:
+    """The failure as a document, where ``--json`` was asked for and none was printed yet."""
+    if "--json" in sys.argv[1:] and not _printed:
+        print_json({"error": message, "exit_code": code})
 
 
 def known_findings(own: list[Path] | None) -> KnownFindings:

@@ -224,6 +224,7 @@ def export(
     deadline: Deadline = CASE_SECONDS,
     memory_gib: MemoryGiB = GIB,
     store: StoreFlag = DEFAULT_FOLDER,
+    json: JsonFlag = False,
 ) -> None:
     """Write a finding as a script that needs vLLM only, a pytest file, issue text, or the diff to what passes."""
     from fuzz.export.render import FORMS
@@ -240,10 +241,12 @@ def export(
         pair.close()
     if not text:
         raise Failure(f"{case_id(about.case)}: no passing neighbour was found; minimise the case first", 1)
-    if to is None:
-        sys.stdout.write(text)
-    else:
+    if to is not None:
         to.write_text(text)
+    if json:
+        print_json({"form": form, "file": None if to is None else str(to), "text": text})
+    elif to is None:
+        sys.stdout.write(text)
         err().print(f"written to {escape(str(to))}")
 
 

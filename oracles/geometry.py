@@ -99,7 +99,8 @@ def stride_alignment(spec: LayerSpec) -> int:
     kernel_block = math.gcd(wanted.multiple_of, spec.block_size)
     if kernel_block == spec.block_size:
         return 1
-    return page_bytes(with_block_size(spec, kernel_block))
+    # A kernel block that holds no whole state has no bytes, and asks for nothing.
+    return page_bytes(with_block_size(spec, kernel_block)) or 1
 
 
 def with_block_size(spec: SpecT, block_size: int) -> SpecT:

@@ -21,7 +21,7 @@ from fuzz.case_files import read_case
 from fuzz.store import Record, Store
 
 MOMENTS = 20
-CASES = 8000
+CASES = 12000
 ARGUMENTS = ("--jobs", "1", "--no-twins", "--no-canary", "--no-corpus", "--seed", "5", "--cases", str(CASES), "--json")
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -29,17 +29,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 def start(store: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """A campaign in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "fuzz.cli", "run", *arguments, "--json", "--store", str(store)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
+    with (store / "stderr.txt").open("ab") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", "fuzz.cli", "run", *arguments, "--json", "--store", str(store)],
+            stdout=subprocess.PIPE, stderr=errors,
+        )  # fmt: skip
 
 
 def finished(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     """The report of a campaign that runs to its end."""
     output, _ = process.communicate(timeout=900)
     report: dict[str, Any] = json.loads(output)
+    assert "error" not in report, report
     return report
 
 
@@ -119,7 +120,7 @@ def test_planners_killed_at_twenty_moments_change_nothing(tmp_path: Path, untouc
         time.sleep(0.02)
     killed = 0
     while process.poll() is None and killed < MOMENTS:
-        time.sleep(moments.uniform(0.0, 3.0))
+        time.sleep(moments.uniform(0.0, 8.0))
         workers = planners_of(process)
         if workers:
             moments.choice(workers).send_signal(signal.SIGKILL)
