@@ -23,7 +23,7 @@ from oracles.compare import Verdict, judge
 from oracles.derived import DERIVED
 from oracles.law import Breach, Contract, Evidence, Parts, stage_of
 from oracles.laws import broken_laws
-from oracles.plan import Outcome, Planned
+from oracles.plan import Died, Outcome, Planned, TimedOut
 from oracles.reference import RuleSet, Unruled, compare_with, expected_plan, rules_for
 
 Answers = dict[str, Answer]
@@ -126,6 +126,9 @@ def _with_looks(case: Case, answers: Answers, broken: list[Breach]) -> list[Brea
         return broken
     found: list[Breach] = []
     viewed, served = answers.get(VIEWS), answers.get(SERVE)
+    for look in (viewed, served):
+        if look is not None and isinstance(look.outcome, Died | TimedOut):
+            return broken_laws(Evidence(case=case, contract="native", outcome=look.outcome))
     if viewed is not None and isinstance(viewed.outcome, Planned):
         found += views_against(case, viewed.outcome.plan, viewed.views)
     if served is not None and served.served is not None:

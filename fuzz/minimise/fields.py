@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import structs
 
-from fuzz.minimise.layers import rows_of
+from fuzz.minimise.layers import drop_classes, drop_layers, lower_counts, rows_of
 from fuzz.minimise.order import FRIENDLY, KINDS, RANKED, value_rank
 from oracles.case import (
     SPEC_CLASSES,
@@ -28,6 +28,9 @@ from oracles.case import (
 )
 from oracles.geometry import DTYPE_BYTES, content_bytes, page_bytes
 from oracles.specs import fields_of
+
+MAX_FITTED_POWER = 14
+"""A request of the default model length needs 2^9 blocks of 16 tokens."""
 
 
 def with_specs(case: Case, specs: Sequence[LayerSpec]) -> Case:
@@ -251,6 +254,29 @@ def _plainer_workers(workers: tuple[Worker, ...]) -> Iterator[tuple[Worker, ...]
     for at, worker in enumerate(workers):
         for memory in plainer("memory", worker.memory):
             yield (*workers[:at], structs.replace(worker, memory=memory), *workers[at + 1 :])
+
+
+def in_less_memory(case: Case) -> Iterator[Case]:
+    """Fewer layers, and memory less in proportion: a fault at the border of what fits stays there."""
+    before = _bytes_of_layers(case)
+    for fewer in itertools.chain(drop_classes(case), lower_counts(case), drop_layers(case)):
+        after = _bytes_of_layers(fewer)
+        if 0 < after < before:
+            workers = [structs.replace(w, memory=max(1, w.memory * after // before)) for w in fewer.settings.workers]
+            yield with_settings(fewer, workers=tuple(workers))
+
+
+def fitted_memory(case: Case) -> Iterator[Case]:
+    """Memory for a power of two of blocks, or one more, so that faults at one border end at the same one."""
+    pages = {page_bytes(spec) for spec in case.specs}
+    blocks = [2**power + more for power in range(MAX_FITTED_POWER) for more in (0, 1)]
+    fitted = {unit * count for unit in (max(pages), _bytes_of_layers(case)) for count in blocks}
+    for memory in sorted(fitted - {0}, key=lambda one: (value_rank("memory", one), one)):
+        yield with_settings(case, workers=tuple(structs.replace(w, memory=memory) for w in case.settings.workers))
+
+
+def _bytes_of_layers(case: Case) -> int:
+    return sum(page_bytes(case.specs[layer.spec]) for layer in case.layers)
 
 
 def _plainer_values(case: Case, spec: LayerSpec, name: str) -> Iterator[Any]:

@@ -7,6 +7,7 @@ attention backend's own size, shapes of recurrent states) needs the model's laye
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from fuzz.planners.protocol import Answer, Ask, View, Viewed
@@ -34,10 +35,18 @@ def viewed_answer(tree: Tree, ask: Ask) -> Answer:
     return Answer(number=ask.number, outcome=outcome, seconds=seconds, views=views)
 
 
+def _pool(torch: Any, size: int) -> Any:
+    if size <= ALLOCATED_BYTES:
+        # Beyond the worker's limit torch raises a RuntimeError, not a MemoryError.
+        with contextlib.suppress(RuntimeError, MemoryError):
+            return torch.empty(size, dtype=torch.int8)
+    return torch.empty(size, dtype=torch.int8, device="meta")
+
+
 def _worker_views(torch: Any, create: Any, layout: Any, config: Any) -> Viewed:
     size = max((tensor.size for tensor in config.kv_cache_tensors), default=0)
-    device = "cpu" if size <= ALLOCATED_BYTES else "meta"
-    pool = torch.empty(size, dtype=torch.int8, device=device)
+    pool = _pool(torch, size)
+    device = str(pool.device)
     found: list[View] = []
     for tensor in config.kv_cache_tensors:
         first = tensor.layers[0]
