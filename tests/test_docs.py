@@ -43,7 +43,10 @@ SHORTER = {
     "--ray auto": "--ray auto --help",
     "python device.py": f"cp '{ROOT}/fuzz/replay/device.py' . && python device.py",
 }
-"""What is written, and what is run in its place, so that a page takes seconds and leaves this machine as it is."""
+"""What is written, and what is run in its place, so that a command takes seconds and leaves this machine as it is."""
+
+WHOLE = ("README.md", "docs/guard-a-branch.md")
+"""Pages that replay the whole corpus on branches: some minutes each."""
 
 
 def commands(page: str) -> list[str]:
@@ -66,7 +69,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.long] * (page in WHOLE)) for page in PAGES if commands(page)],
+)
 def test_every_command_of_a_page_runs(page: str, home: Path) -> None:
     fork = home / "vllm"
     shutil.rmtree(fork / ".kvfuzz", ignore_errors=True)
