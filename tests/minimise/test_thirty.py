@@ -94,8 +94,8 @@ def test_thirty_defects_end_small_soon_and_alike() -> None:
             print("   ", *(case_id(end.case) for end in ends), [end.complete for end in ends])
     print(f"{met} defects: at most {max(layers)} layers, median {statistics.median(layers):g}; ", end="")
     print(f"at most {max(seconds):.1f} s, median {statistics.median(seconds):.1f}; {alike} ended alike")
-    # How many end alike, and the largest end, are printed and not held yet: differences between planners (law G7) share
-    # a fingerprint whenever they first show in one field, and the search stops at what no pass of its own makes smaller.
+    # How many end alike, and the largest end, are printed and not held yet: differences between planners (G7) share
+    # a fingerprint where they first show in one field, and the search stops where no pass makes a case smaller.
     assert met >= DEFECTS - 2
     assert statistics.median(layers) <= MEDIAN_LAYERS
     assert max(seconds) <= MOST_SECONDS
