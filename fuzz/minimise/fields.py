@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import structs
 
-from fuzz.minimise.layers import drop_classes, drop_layers, lower_counts, rows_of
+from fuzz.minimise.layers import drop_classes, drop_layers, lower_counts, rows_of, sketches
 from fuzz.minimise.order import FRIENDLY, KINDS, RANKED, value_rank
 from oracles.case import (
     SPEC_CLASSES,
@@ -28,6 +28,12 @@ from oracles.case import (
 )
 from oracles.geometry import DTYPE_BYTES, content_bytes, page_bytes
 from oracles.specs import fields_of
+
+FEW = 2
+"""Layers of a case that is tried in every fitted memory."""
+
+MAX_FITTED = 2_000
+"""Cases of few layers in fitted memory, in both planners about four seconds."""
 
 MAX_FITTED_POWER = 14
 """A request of the default model length needs 2^9 blocks of 16 tokens."""
@@ -162,6 +168,14 @@ def plainer_kinds(case: Case) -> Iterator[Case]:
                     yield _with_spec(case, at, made)
 
 
+def without_replication(case: Case) -> Iterator[Case]:
+    """Replicated specs as plain ones of any kind: a layer of another kind is easier read than a marked one."""
+    for at, spec in enumerate(case.specs):
+        if isinstance(spec, AttentionSpec) and spec.replicated:
+            for kind in KINDS:
+                yield _with_spec(case, at, plainest(kind, replicated=False))
+
+
 def plain_specs(case: Case) -> Iterator[Case]:
     """The plainest spec of the same kind."""
     plain = [plainest(kind_of(s), replicated=getattr(s, "replicated", False)) for s in case.specs]
@@ -256,14 +270,15 @@ def _plainer_workers(workers: tuple[Worker, ...]) -> Iterator[tuple[Worker, ...]
             yield (*workers[:at], structs.replace(worker, memory=memory), *workers[at + 1 :])
 
 
-def in_less_memory(case: Case) -> Iterator[Case]:
-    """Fewer layers, and memory less in proportion: a fault at the border of what fits stays there."""
+def memory_in_proportion(case: Case) -> Iterator[Case]:
+    """Fewer layers or plainer specs, and memory in proportion: a fault at the border of what fits stays there."""
     before = _bytes_of_layers(case)
-    for fewer in itertools.chain(drop_classes(case), lower_counts(case), drop_layers(case)):
-        after = _bytes_of_layers(fewer)
-        if 0 < after < before:
-            workers = [structs.replace(w, memory=max(1, w.memory * after // before)) for w in fewer.settings.workers]
-            yield with_settings(fewer, workers=tuple(workers))
+    changes = (drop_classes, lower_counts, drop_layers, plain_specs, plainer_kinds, plainer_numbers)
+    for other in itertools.chain.from_iterable(change(case) for change in changes):
+        after = _bytes_of_layers(other)
+        if 0 < after != before:
+            workers = [structs.replace(w, memory=max(1, w.memory * after // before)) for w in other.settings.workers]
+            yield with_settings(other, workers=tuple(workers))
 
 
 def fitted_memory(case: Case) -> Iterator[Case]:
@@ -273,6 +288,21 @@ def fitted_memory(case: Case) -> Iterator[Case]:
     fitted = {unit * count for unit in (max(pages), _bytes_of_layers(case)) for count in blocks}
     for memory in sorted(fitted - {0}, key=lambda one: (value_rank("memory", one), one)):
         yield with_settings(case, workers=tuple(structs.replace(w, memory=memory) for w in case.settings.workers))
+
+
+def few_in_fitted_memory(case: Case) -> Iterator[Case]:
+    """One or two layers in fitted memory, under default settings too: for a fault that shows at one count of blocks
+    only, which no smaller case has by chance.
+    """
+
+    def fitted() -> Iterator[Case]:
+        for fewer in itertools.chain(itertools.islice(lower_counts(case), 1), sketches(case)):
+            if len(fewer.layers) <= FEW:
+                default = structs.replace(Settings(), workers=fewer.settings.workers)
+                for one in dict.fromkeys((structs.replace(fewer, settings=default), fewer)):
+                    yield from fitted_memory(one)
+
+    return itertools.islice(fitted(), MAX_FITTED)
 
 
 def _bytes_of_layers(case: Case) -> int:
