@@ -69,6 +69,10 @@ def default_settings(case: Case) -> Iterator[Case]:
         for mode in ("none", "align"):
             specs = [structs.replace(s, mamba_cache_mode=mode) if isinstance(s, MambaSpec) else s for s in case.specs]
             yield with_settings(with_specs(case, specs), mamba_mode=mode)
+            if mode == "none":
+                # Without a mode the state must hold a whole request.
+                longest = min(spec.block_size for spec in case.specs if isinstance(spec, MambaSpec))
+                yield with_settings(with_specs(case, specs), mamba_mode=mode, model_len=longest)
 
 
 def _default_workers(workers: Sequence[Worker]) -> tuple[Worker, ...]:
@@ -250,6 +254,9 @@ def plainer_names(case: Case) -> Iterator[Case]:
         for method in RANKED["method"]:
             yield with_settings(case, speculative=structs.replace(settings.speculative, method=method))
     for at, spec in enumerate(case.specs):
+        if isinstance(spec, MambaSpec):
+            for value in RANKED["dtype"]:
+                yield _with_spec(case, at, structs.replace(spec, dtypes=(value,) * len(spec.dtypes)))
         for name in ("dtype", "kv_quant_mode"):
             for value in RANKED[name] if hasattr(spec, name) else ():
                 yield _with_spec(case, at, structs.replace(spec, **{name: value}))

@@ -29,13 +29,13 @@ RUNS = 3
 BATCHES = (4, 8, 16, 32)
 """Cases per batch: small while a pass is likely to succeed at once, larger while it is not."""
 
-MAX_CATALOGUE = 800
+MAX_CATALOGUE = 2_000
 """Plain cases asked at the end, in both planners about three seconds."""
 
 CATALOGUE_UP_TO = 4
 """A fault that still needs more layers than this is not found among cases of two."""
 
-MAX_PAIRS = 800
+MAX_PAIRS = 2_500
 """Two changes at once are tried at the end, up to this many: about five seconds of two warm planners."""
 
 PASSES: tuple[tuple[str, fields.Pass], ...] = (
