@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -58,6 +59,9 @@ def _minimised(
             yield witness, _least(witness, pair, store, interrupted)
     except PlannerError:
         return  # the findings stand as they are; the run itself is over
+    except Exception:
+        # A fault of ours: the report must not be lost with it.
+        traceback.print_exc()
     finally:
         pair.close()
 

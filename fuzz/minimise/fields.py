@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import structs
 
-from fuzz.minimise.layers import drop_classes, drop_layers, lower_counts, rows_of, sketches
+from fuzz.minimise.layers import drop_classes, drop_layers, is_askable, lower_counts, rows_of, sketches
 from fuzz.minimise.order import FRIENDLY, KINDS, RANKED, value_rank
 from oracles.case import (
     SPEC_CLASSES,
@@ -282,7 +282,7 @@ def memory_in_proportion(case: Case) -> Iterator[Case]:
     before = _bytes_of_layers(case)
     changes = (drop_classes, lower_counts, drop_layers, plain_specs, plainer_kinds, plainer_numbers)
     for other in itertools.chain.from_iterable(change(case) for change in changes):
-        after = _bytes_of_layers(other)
+        after = _bytes_of_layers(other) if is_askable(other) else 0
         if 0 < after != before:
             workers = [structs.replace(w, memory=max(1, w.memory * after // before)) for w in other.settings.workers]
             yield with_settings(other, workers=tuple(workers))

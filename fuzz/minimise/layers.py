@@ -8,16 +8,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-from msgspec import structs
+from msgspec import ValidationError, json, structs
 
 from fuzz.minimise.order import plain_names
-from oracles.case import Case, Layer, Spec, build_case, canonical, keep_layers
+from oracles.case import Case, CaseError, Layer, Spec, build_case, canonical, check_case, keep_layers
 
 Rows = list[tuple[Layer, Spec]]
 Class = tuple[int, int, bool]
 
 MAX_CLASSES = 12
 """Above this, choosing three classes at a time would cost more than the halving that follows."""
+
+
+def is_askable(case: Case) -> bool:
+    """Whether ``case`` is one that a case file could hold; passes may offer others."""
+    try:
+        json.decode(json.encode(case), type=Case)  # first: the check counts on numbers within their bounds
+        check_case(case)
+    except (CaseError, ValidationError):
+        return False
+    return True
 
 
 def rows_of(case: Case) -> Rows:

@@ -12,15 +12,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from msgspec import Struct, ValidationError, json
+from msgspec import Struct
 
 from fuzz.minimise import fields, layers
 from fuzz.minimise.asking import FocusedPair
 from fuzz.minimise.catalogue import catalogue
+from fuzz.minimise.layers import is_askable
 from fuzz.minimise.neighbour import Variation, variations
 from fuzz.minimise.order import Key, limits, order_key
 from fuzz.pair import Pair, Pending
-from oracles.case import Case, CaseError, case_id, check_case
+from oracles.case import Case, case_id
 from oracles.compare import FAILING, Finding, Verdict
 
 RUNS = 3
@@ -300,16 +301,6 @@ def minimise(
     for better in search.run():
         on_better(better)
     return search.minimal()
-
-
-def is_askable(case: Case) -> bool:
-    """Whether ``case`` is one that a case file could hold; passes may offer others."""
-    try:
-        json.decode(json.encode(case), type=Case)  # first: the check counts on numbers within their bounds
-        check_case(case)
-    except (CaseError, ValidationError):
-        return False
-    return True
 
 
 __all__ = ["Better", "Minimal", "Minimiser", "NotShown", "Target", "Unstable", "minimise"]
