@@ -159,8 +159,8 @@ class _Run:
         asking = self._asking
         first = (number - len(self._corpus)) * BATCH
         count = BATCH if asking.cases is None else min(BATCH, asking.cases - first)
-        at_first = self._parents_at[-1]
-        among = self._parents_at.pop(number - LAG * asking.jobs, at_first) if number >= LAG * asking.jobs else at_first
+        at_first, absorbed = self._parents_at[-1], number - LAG * asking.jobs
+        among = at_first if absorbed < 0 else self._parents_at.pop(absorbed, at_first)
         parents = self._frontier.parents(asking.seed, number, among)
         return Batch(number=number, first=first, count=count, seed=asking.seed, parents=parents)
 

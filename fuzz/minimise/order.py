@@ -124,7 +124,7 @@ def value_rank(field: str, value: Any) -> int:
     if isinstance(value, MultipleOf):
         return 2 * _ODD + roundness(value.multiple_of)
     if isinstance(value, tuple) and field == "dtypes":
-        return sum(RANKED["dtype"].index(name) if name in RANKED["dtype"] else len(RANKED["dtype"]) for name in value)
+        return sum(value_rank("dtype", name) for name in value)
     if isinstance(value, tuple) and field == "shapes":
         return sum(_ODD + sum(roundness(size) for size in shape) + 4 * len(shape) for shape in value)
     return 0
