@@ -174,6 +174,10 @@ def main() -> None:
         fail(str(error), 3, "\n[dim]`kvfuzz doctor` examines each planner.[/]")
     except BrokenPipeError:
         os._exit(0)  # the reader of our output has gone
+    except SystemExit as error:
+        if error.code == 2:
+            print_failure("the command line cannot be read; standard error says why", 2)
+        raise
     except OSError as error:
         fail(f"{error.filename or 'input or output'}: {error.strerror or error}", 2)
 

@@ -180,3 +180,21 @@ def test_a_planner_that_does_not_start_is_an_infrastructure_error(tmp_path: Path
     assert "half a checkout" in broken["problem"]
     assert broken["remedy"]
     assert healthy["hello"]["version"] == "0.32.0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plan", "missing.json"), "missing.json: cannot be read"),
+        (("export", "missing.json", "--as", "poem"), "is not a form"),
+        (("run", "--nope"), "the command line cannot be read"),
+    ],
+    ids=["a file", "a value", "an option"],
+)
+def test_a_failure_is_one_document_too(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = kvfuzz(*arguments, "--json", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr
+    failure = document(done)
+    assert failure["exit_code"] == 2
+    assert message in failure["error"]

@@ -35,7 +35,8 @@ SHORTER = {
     "--time 2m": "--time 2s",
     "--cases 400": "--cases 96",
     "pytest -n 2 corpus": "pytest -n 2 corpus -k examples",
-    # This test is part of what `make test` runs; CI runs both targets' recipes.
+    # This test is part of what `make test` runs. Only that both targets exist is seen here: `.ci/run` sets up and tests
+    # as they do, and the main job itself is run by tests/test_wheel.py.
     "make fuzz": f"make -n -C '{ROOT}' fuzz",
     "make test": f"make -n -C '{ROOT}' test",
     "pip install 'kvfuzz[ray]'": f"pip install --dry-run --no-deps --no-build-isolation '{ROOT}[ray]'",

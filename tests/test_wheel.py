@@ -45,6 +45,14 @@ def kvfuzz(installed: Path, folder: Path, *arguments: str) -> subprocess.Complet
     )  # fmt: skip
 
 
+def test_what_runs_is_the_wheel_and_not_this_checkout(installed: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import fuzz, oracles; print(fuzz.__file__, oracles.__file__, sep='\\n')"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(installed)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert all(Path(line).is_relative_to(installed) for line in done.stdout.split())
+
+
 def test_the_wheel_is_typed_and_brings_its_corpus(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"fuzz/py.typed", "oracles/py.typed", "fuzz/_corpus/known.toml"} <= names

@@ -68,15 +68,19 @@ def default_settings(case: Case) -> Iterator[Case]:
         # The two say the same thing and change together.
         for mode in ("none", "align"):
             specs = [structs.replace(s, mamba_cache_mode=mode) if isinstance(s, MambaSpec) else s for s in case.specs]
-            yield with_settings(with_specs(case, specs), mamba_mode=mode)
+            other = with_specs(case, specs)
+            yield with_settings(other, mamba_mode=mode)
             if mode == "none":
                 # Without a mode the state must hold a whole request.
                 longest = min(spec.block_size for spec in case.specs if isinstance(spec, MambaSpec))
-                yield with_settings(with_specs(case, specs), mamba_mode=mode, model_len=longest)
+                yield with_settings(other, mamba_mode=mode, model_len=longest)
 
 
 def _default_workers(workers: Sequence[Worker]) -> tuple[Worker, ...]:
-    memory = Settings().workers[0].memory
+    return _with_memory(workers, Settings().workers[0].memory)
+
+
+def _with_memory(workers: Sequence[Worker], memory: int) -> tuple[Worker, ...]:
     return tuple(structs.replace(worker, memory=memory) for worker in workers)
 
 
@@ -126,7 +130,7 @@ def merge_specs(case: Case) -> Iterator[Case]:
 
 def padded_alone(case: Case) -> Iterator[Case]:
     """One plain layer with a stated padding: what page unification often leaves of a case."""
-    if len(case.layers) < 2 and getattr(case.specs[0], "page_size_padded", None) is not None:
+    if not case.layers or (len(case.layers) < 2 and getattr(case.specs[0], "page_size_padded", None) is not None):
         return
     for layer, spec in rows_of(case):
         for kind in dict.fromkeys(("full", kind_of(spec))):
@@ -271,7 +275,7 @@ def _replaced(spec: LayerSpec, name: str, value: int) -> LayerSpec:
 
 def _plainer_workers(workers: tuple[Worker, ...]) -> Iterator[tuple[Worker, ...]]:
     for memory in dict.fromkeys(m for w in workers for m in plainer("memory", w.memory)):
-        yield tuple(structs.replace(w, memory=memory) for w in workers)
+        yield _with_memory(workers, memory)
     for at, worker in enumerate(workers):
         for memory in plainer("memory", worker.memory):
             yield (*workers[:at], structs.replace(worker, memory=memory), *workers[at + 1 :])
@@ -290,11 +294,11 @@ def memory_in_proportion(case: Case) -> Iterator[Case]:
 
 def fitted_memory(case: Case) -> Iterator[Case]:
     """Memory for a power of two of blocks, or one more, so that faults at one border end at the same one."""
-    pages = {page_bytes(spec) for spec in case.specs}
+    units = max(map(page_bytes, case.specs), default=0), _bytes_of_layers(case)
     blocks = [2**power + more for power in range(MAX_FITTED_POWER) for more in (0, 1)]
-    fitted = {unit * count for unit in (max(pages), _bytes_of_layers(case)) for count in blocks}
-    for memory in sorted(fitted - {0}, key=lambda one: (value_rank("memory", one), one)):
-        yield with_settings(case, workers=tuple(structs.replace(w, memory=memory) for w in case.settings.workers))
+    fitted = {unit * count for unit in units for count in blocks if unit}
+    for memory in sorted(fitted, key=lambda one: (value_rank("memory", one), one)):
+        yield with_settings(case, workers=_with_memory(case.settings.workers, memory))
 
 
 def few_in_fitted_memory(case: Case) -> Iterator[Case]:

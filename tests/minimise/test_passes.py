@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fuzz.minimise import fields, layers
 from fuzz.minimise.order import order_key, value_rank
+from fuzz.minimise.search import PASSES
 from oracles.case import (
     Case,
     FullSpec,
@@ -103,3 +106,21 @@ def test_fewer_layers_come_before_fewer_specs_before_plainer_fields() -> None:
 def test_the_order_is_total() -> None:
     cases = [of(FULL), of(WINDOW), of(FULL, WINDOW), of(WINDOW, FULL)]
     assert len({order_key(case) for case in cases}) == len({dump_case(case) for case in cases}) == 4
+
+
+@pytest.mark.parametrize(("name", "one"), PASSES, ids=[name for name, _ in PASSES])
+def test_a_model_without_layers_is_offered_nothing_with_layers(name: str, one: fields.Pass) -> None:
+    assert not [case for case in one(build_case([], Settings(dcp=4))) if case.layers]
+
+
+def test_memory_falls_with_the_layers_that_fill_it() -> None:
+    case = of(FULL, FULL, FULL, FULL, settings=Settings(workers=(Worker(memory=4 * 2**20),)))
+    first = next(fields.memory_in_proportion(case))
+    assert (len(first.layers), first.settings.workers[0].memory) == (1, 2**20)
+
+
+def test_fitted_memory_holds_a_power_of_two_of_blocks_or_one_more() -> None:
+    page = 16 * 64 * 2 * 2
+    offered = {case.settings.workers[0].memory for case in fields.fitted_memory(of(FULL))}
+    assert {page, 512 * page, 513 * page} <= offered
+    assert 514 * page not in offered

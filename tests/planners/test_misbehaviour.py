@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from fuzz.minimise.asking import FocusedPair
+from fuzz.pair import Pair
 from fuzz.planners.process import Planner, PlannerError, Question
 from fuzz.planners.trees import Config, open_launch
+from oracles.case import Settings, Worker
 from oracles.law import Evidence
 from oracles.laws import broken_laws
 from oracles.plan import Died, Outcome, Planned, Refused, TimedOut
@@ -100,3 +107,30 @@ def test_a_tree_that_cannot_be_imported_is_an_infrastructure_error(tmp_path: Pat
         pytest.raises(PlannerError, match="half a checkout"),
     ):
         planner.hello()
+
+
+def test_a_crash_in_a_second_look_is_told() -> None:
+    pair = Pair(
+        open_launch("installed", Config()), open_launch(f"installed+{OVERLAYS / 'crash_in_views.py'}", Config()),
+        "native", case_seconds=20.0, memory=2**30,
+    )  # fmt: skip
+    # 600 blocks, of which a request needs 512: a claim of whole requests would be a fault of vLLM's own.
+    case = structs.replace(GOOD, settings=Settings(workers=(Worker(memory=600 * 2**17),)))
+    try:
+        pair.start()
+        verdict = FocusedPair(pair, "P7").ask(case).verdict
+    finally:
+        pair.close()
+    assert [(f.law, f.verdict, f.error) for f in verdict.findings] == [("alive", "regression", "SIGSEGV")]
+
+
+def test_a_planner_killed_while_it_starts_is_started_again() -> None:
+    with Planner(open_launch("installed", Config())) as planner:
+        starting = planner.start()
+        while planner._worker is None:
+            time.sleep(0.01)
+        os.kill(planner._worker._process.pid, signal.SIGKILL)
+        assert starting.result().version
+        assert planner.killed == 1
+        (answer,) = planner.ask([Question(GOOD)])
+    assert isinstance(answer.outcome, Planned)
