@@ -37,6 +37,7 @@ from fuzz.planners.address import PATCHED, UNPATCHED, AddressError
 from fuzz.planners.fetch import FetchError
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, PlannerError, Question
 from fuzz.planners.trees import read_config
+from fuzz.replay.requests import CHECKS
 from fuzz.replay_cases import replay_all, show_replayed
 from fuzz.report import plans
 from fuzz.report.consumer import ReportError
@@ -97,7 +98,11 @@ def replay(
     known = known_findings(known_files)
     try:
         pair.start()
-        report = replay_all(pair, chosen, known, gate=gate)
+        served = {record.id for record in place.records() if record.finding.law in CHECKS}
+        report = replay_all(
+            pair, chosen, known, gate=gate,
+            serves=lambda name: what != "all" or name.startswith("requests/") or name in served,
+        )  # fmt: skip
     finally:
         pair.close()
     if json:

@@ -24,10 +24,11 @@ from fuzz.cli_common import (
 )
 from fuzz.corpus import corpus_folder, corpus_stats, load_corpus, render_stats
 from fuzz.corpus_edit import Acceptance, accept, merge, prune
-from fuzz.known import read_all_known
+from fuzz.known import label, read_all_known
 from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Pair
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
+from fuzz.replay.requests import CHECKS
 from fuzz.store import DEFAULT_FOLDER, Record, Store
 from oracles.case import Case, Provenance, shortlex
 from oracles.compare import FAILING, Finding
@@ -125,7 +126,7 @@ def accept_command(
         pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
         try:
             pair.start()
-            under = () if intended else tuple(dict.fromkeys(f"{info.version} {contract}" for info in pair.infos()))
+            versions = () if intended else tuple(dict.fromkeys(info.version for info in pair.infos()))
             for record, case in _least_cases(asked, place):
                 finding = _standing(pair, record, case)
                 if finding is None:
@@ -140,7 +141,8 @@ def accept_command(
                 provenance = Provenance(title=reason[:400], source=url, note=finding.summary)
                 acceptance = Acceptance(
                     case=structs.replace(case, provenance=provenance), finding=finding, intended=intended,
-                    under=under, reason=reason, url=url,
+                    under=tuple(label(version, contract, serving=finding.law in CHECKS) for version in versions),
+                    reason=reason, url=url,
                     expires=datetime.date.today() + datetime.timedelta(days=days),
                 )  # fmt: skip
                 accepted.append(accept(folder, acceptance))

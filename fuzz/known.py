@@ -23,7 +23,8 @@ class Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One known fault: the fingerprint of its finding, why it stands, where it is discussed, when to look again.
 
     ``case`` is the corpus file that shows it, and ``under`` lists the releases and contracts on which it does
-    (``0.32.0 isolate``): a run that asks that case under one of these and does not meet the fault says so. An
+    (``0.32.0 isolate``, or ``0.32.0 isolate requests`` for a fault that only serving requests shows): a run that asks
+    that case under one of these and does not meet the fault says so. An
     ``intended`` entry is no fault but a change that a patch makes on purpose: it covers regressions too.
     """
 
@@ -69,6 +70,11 @@ class KnownFindings:
     def met(self, fingerprints: set[str]) -> tuple[Known, ...]:
         """The entries that a run met."""
         return tuple(e for f, e in self._entries.items() if f in fingerprints)
+
+
+def label(version: str, contract: str, *, serving: bool = False) -> str:
+    """How ``under`` names a release and a contract, and that requests are served there."""
+    return f"{version} {contract} requests" if serving else f"{version} {contract}"
 
 
 def read_known(path: Path, today: datetime.date) -> KnownFindings:

@@ -17,7 +17,7 @@ from fuzz.planners.protocol import Answer, Hello
 from fuzz.planners.trees import Launch
 from fuzz.replay.memory.views import views_against
 from fuzz.replay.requests.asking import workload_for
-from fuzz.replay.requests.checks import breaches_of, severity_of
+from fuzz.replay.requests.checks import breaches_of, severity_of, untold
 from oracles.case import Case, is_mixed, replicated_part, sharded_part
 from oracles.compare import Verdict, judge
 from oracles.derived import DERIVED
@@ -121,18 +121,17 @@ def _breaches(evidence: Evidence, expected: Outcome | Unruled) -> list[Breach]:
 
 
 def _with_looks(case: Case, answers: Answers, broken: list[Breach]) -> list[Breach]:
-    """What was broken, or else what views and requests show: of a plan that breaks a law they only tell it again."""
-    if broken:
-        return broken
-    found: list[Breach] = []
+    """What was broken, and what views and requests show beside it: of a wrong plan they only tell that again."""
     viewed, served = answers.get(VIEWS), answers.get(SERVE)
-    for look in (viewed, served):
-        if look is not None and isinstance(look.outcome, Died | TimedOut):
-            return broken_laws(Evidence(case=case, contract="native", outcome=look.outcome))
-    if viewed is not None and isinstance(viewed.outcome, Planned):
-        found += views_against(case, viewed.outcome.plan, viewed.views)
+    found = list(broken)
+    if not broken:
+        for look in (viewed, served):
+            if look is not None and isinstance(look.outcome, Died | TimedOut):
+                return broken_laws(Evidence(case=case, contract="native", outcome=look.outcome))
+        if viewed is not None and isinstance(viewed.outcome, Planned):
+            found += views_against(case, viewed.outcome.plan, viewed.views)
     if served is not None and served.served is not None:
-        found += (b for b in breaches_of(case, served.served) if severity_of(b) == "fault")
+        found += untold(broken, [b for b in breaches_of(case, served.served) if severity_of(b) == "fault"])
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -54,15 +54,24 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 
 
 def replay_all(
-    pair: Pair, cases: Iterable[tuple[str, Case]], known: KnownFindings, *, gate: bool = False
+    pair: Pair,
+    cases: Iterable[tuple[str, Case]],
+    known: KnownFindings,
+    *,
+    gate: bool = False,
+    serves: Callable[[str], bool] = lambda _: False,
 ) -> ReplayReport:
-    """Asks all cases in batches, with everything that can be asked of a case. Raises PlannerError."""
+    """Asks all cases in batches, with everything that can be asked of a case; requests are served of those whose name
+    ``serves`` takes, since that costs as much as planning ten. Raises PlannerError.
+    """
     done: list[Replayed] = []
-    pair = FocusedPair(pair, None)
-    for batch in _batches(cases):
-        pending = pair.submit([case for _, case in batch])
-        for (name, _), judged in zip(batch, pair.collect(pending), strict=True):
-            done.append(_result(name, judged, known))
+    for serving, some in itertools.groupby(cases, key=lambda named: serves(named[0])):
+        pair.serves = serving
+        asking = FocusedPair(pair, None)
+        for batch in _batches(some):
+            pending = asking.submit([case for _, case in batch])
+            for (name, _), judged in zip(batch, asking.collect(pending), strict=True):
+                done.append(_result(name, judged, known))
     counts = {result: sum(one.result == result for one in done) for result in ("FIXED", "FAILED", "KNOWN", "ERROR")}
     return ReplayReport(cases=tuple(done), counts=counts, gate=gate, planners=pair.infos())
 

@@ -20,7 +20,7 @@ from fuzz.campaign.frontier import Frontier
 from fuzz.campaign.journal import FORMAT, Asking, Journal, State, forget_old_runs
 from fuzz.campaign.lane import Ready
 from fuzz.campaign.ledger import Asked, Ledger
-from fuzz.known import KnownFindings
+from fuzz.known import KnownFindings, label
 from fuzz.store import Store
 from fuzz.strategies import Shape, vocabulary_of
 from oracles.case import Case
@@ -269,4 +269,5 @@ class _Run:
         unpatched = self._ready.planners[0]
         if unpatched.address.partition(":")[0].partition("+")[0] not in ("installed", "pypi"):
             return []
-        return [f"{unpatched.version} {self._asking.contract}"]
+        asking = self._asking
+        return [label(unpatched.version, asking.contract, serving=one) for one in {False, asking.requests}]

@@ -75,6 +75,8 @@ def serve(tree: Tree, case: Case, run: Run, plan: Plan, workload: Workload) -> S
         return served
     try:
         tried, violations, skipped = probe(engine, workload.pools)
+    except NotServed as error:
+        return structs.replace(served, skipped=str(error))
     except Raised as raised:
         return structs.replace(served, violations=(raised.violation,))
     return structs.replace(served, probes=tried, violations=violations, skipped=served.skipped or skipped)

@@ -15,6 +15,7 @@ from typing import Any
 from fuzz.planners.tree_serve_engine import Engine
 from fuzz.planners.tree_serve_run import guarded
 from fuzz.planners.workload import Violation
+from oracles.case import ChunkedLocalSpec, MambaSpec, SlidingWindowSpec
 
 MAX_CALLS = 400
 """Allocations that one pool may take: about a fifth of a second."""
@@ -156,17 +157,27 @@ def probe(engine: Engine, extras: Sequence[int]) -> tuple[tuple[int, ...], tuple
             continue
         detail = f"a pool of {num_blocks} blocks serves {served} of {whole} requests of {engine.model_len} tokens"
         where = f"{detail}; blocks run out {'at admission' if how == 'admission' else f'at token {at}'}"
+        path = f"{grown_by(engine)}{how}" if how in ("growth", "preempted") else how
         if how == "preempted":
             message = f"a pool of {num_blocks} blocks serves its one request only after preempting it at token {at}"
-            found.append(Violation(check="Q10", path="capacity.smallest.preempted", message=message))
+            found.append(Violation(check="Q10", path=f"capacity.smallest.{path}", message=message))
         elif whole == 1:
-            found.append(Violation(check="Q10", path=f"capacity.smallest.{how}", message=where))
+            found.append(Violation(check="Q10", path=f"capacity.smallest.{path}", message=where))
         elif whole * needed == num_blocks:
             message = f"{where}; the null block was counted"
             found.append(Violation(check="Q11", path="capacity.concurrency.null_block", message=message))
         else:
-            found.append(Violation(check="Q11", path=f"capacity.concurrency.{how}", message=where))
+            found.append(Violation(check="Q11", path=f"capacity.concurrency.{path}", message=where))
     return tuple(tried), tuple(found), skipped
+
+
+def grown_by(engine: Engine) -> str:
+    """The part of a path that tells bills apart: which caches of the plan are billed less than what they reach."""
+    planned = [spec for _, _, _, spec in engine.layers]
+    for kind, name in ((ChunkedLocalSpec, "chunk."), (MambaSpec, "state."), (SlidingWindowSpec, "window.")):
+        if any(isinstance(spec, kind) for spec in planned):
+            return name
+    return ""
 
 
 def claimed(engine: Engine, num_blocks: int) -> float:

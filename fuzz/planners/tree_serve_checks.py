@@ -18,13 +18,17 @@ Tables = dict[int, tuple[tuple[int, ...], ...]]
 
 
 class Need(Struct, frozen=True, kw_only=True):
-    """Columns ``first:last`` of a group's block table that a step uses, what for, and whether a cache hit gave them."""
+    """Columns ``first:last`` of a group's block table that a step uses, what for, and whether a cache hit gave them.
+
+    ``led``: the group's manager follows another layer, so that what it forgets has that cause.
+    """
 
     what: str
     group: int
     first: int
     last: int
     found: bool = False
+    led: bool = False
 
 
 def needs_of(
@@ -44,7 +48,7 @@ def needs_of(
             if low < high:
                 yield Need(
                     what=view.rule, group=view.group, first=low // view.span, last=(high - 1) // view.span + 1,
-                    found=found,
+                    found=found, led=view.led,
                 )  # fmt: skip
     for state in states:
         first = 0 if state.mode == "none" else (end - 1) // state.block
@@ -149,7 +153,7 @@ class Books:
             column = next(c for c in range(need.first, need.last) if c >= len(own) or own[c] != table[c])
             now = own[column] if column < len(own) else "none"
             message = f"{where} use block {table[column]} in column {column}, where the manager holds {now}"
-            self.note("Q5", f"backed.{need.what}", message, need.group)
+            self.note("Q5", "backed.led" if need.led else f"backed.{need.what}", message, need.group)
 
     def check_refusal(self, live: Live, before: Tables, counts: list[int], cached: int, others: Iterable[Live]) -> None:
         """A refused allocation changes nothing, but that blocks out of sight of the request may be given back."""

@@ -14,7 +14,15 @@ from typing import Any, get_args
 
 from fuzz.planners.tree import Tree
 from fuzz.planners.tree_plan import Run
-from oracles.case import Case, CrossSpec, EncoderOnlySpec, MambaSpec, SlidingWindowMlaSpec, Spec
+from oracles.case import (
+    Case,
+    ChunkedLocalSpec,
+    CrossSpec,
+    EncoderOnlySpec,
+    MambaSpec,
+    SlidingWindowMlaSpec,
+    Spec,
+)
 from oracles.geometry import span_tokens
 from oracles.laws.reading import planned_specs
 from oracles.plan import Plan, Sizes
@@ -22,6 +30,10 @@ from oracles.plan import Plan, Sizes
 SHIFTED_METHODS = ("eagle", "eagle3", "mtp")
 """Drafters that read the hidden state of a position together with the token after it: what they cache at a position
 depends on one token more than what the target caches there."""
+
+
+STATE_BLOCK_UNIT = 8
+"""Tokens of which a block of cached recurrent states is a multiple, by the documentation of ``mamba_block_size``."""
 
 
 class NotServed(Exception):
@@ -79,6 +91,9 @@ class Engine:
         if any(isinstance(spec, CrossSpec | EncoderOnlySpec) for spec in specs) and settings.prefix_caching:
             raise NotServed("encoder caches are served without prefix caching")
         for spec in specs:
+            if isinstance(spec, ChunkedLocalSpec) and not spec.replicated and settings.dcp > 1:
+                # Said at a request's first lookup, or not at all where that comes after another check.
+                raise NotServed("vLLM states a limit: no chunked local attention under DCP")
             if not isinstance(spec, MambaSpec):
                 continue
             if spec.mamba_cache_mode != settings.mamba_mode:
@@ -87,6 +102,8 @@ class Engine:
                 raise NotServed("a recurrent state without cached states has a block of the model length")
             if spec.mamba_cache_mode != "none" and not settings.prefix_caching:
                 raise NotServed("recurrent states are cached with prefix caching only")
+            if spec.mamba_cache_mode != "none" and spec.block_size % STATE_BLOCK_UNIT:
+                raise NotServed("vLLM documents blocks of cached recurrent states as multiples of 8 tokens")
             if spec.mamba_cache_mode not in get_args(
                 getattr(self.tree.modules["config"].cache, "MambaCacheMode", None)
             ):

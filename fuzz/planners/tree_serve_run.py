@@ -7,6 +7,7 @@ the results of the last are known, and runs after it.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +16,16 @@ from msgspec import structs
 
 from fuzz.planners.tree_plan import refusal
 from fuzz.planners.tree_serve_checks import Books, needs_of
-from fuzz.planners.tree_serve_engine import Engine, filtered
+from fuzz.planners.tree_serve_engine import Engine, NotServed, filtered
 from fuzz.planners.tree_serve_execute import Executor
 from fuzz.planners.tree_serve_live import Live, Scheduled, Step, budget_of, longest_request
 from fuzz.planners.workload import Served, Turn, Violation, Workload
+
+STATES_A_LIMIT = re.compile(r"\b(not support(ed)?|only supports?|not compatible|requires?)\b", re.IGNORECASE)
+"""Words by which an error says that vLLM does not serve such models: a documented limit and no fault."""
+
+REFUSING_CALLS = frozenset({"construct", "lookup"})
+"""Calls in which the cache manager says so: when it is made, or of what it is made of, at the first request."""
 
 
 class Raised(Exception):
@@ -30,13 +37,23 @@ class Raised(Exception):
 
 
 def guarded(what: str, turn: int, function: Callable[..., Any], *args: Any, **optional: Any) -> Any:
-    """Calls a function of vLLM, with those keyword arguments that it knows. Raises Raised."""
+    """Calls a function of vLLM, with those keyword arguments that it knows. Raises Raised, and NotServed for a limit
+    that vLLM states.
+    """
     try:
         return function(*args, **filtered(function, optional))
     except MemoryError:
         raise
     except Exception as error:
+        words = str(error).strip().partition("\n")[0]
+        if what in REFUSING_CALLS and isinstance(error, AssertionError | ValueError) and STATES_A_LIMIT.search(words):
+            raise NotServed(f"vLLM states a limit: {limit_of(words)}") from error
         raise Raised(violation_of(error, what, turn)) from error
+
+
+def limit_of(words: str) -> str:
+    """A limit without the numbers of the case, so that cases with one limit are counted together."""
+    return re.sub(r"\d+", "N", words)[:160]
 
 
 def violation_of(error: BaseException, what: str, turn: int) -> Violation:

@@ -12,7 +12,7 @@ all ranks hold; which of the two a layer reads is its own spec's word, not its g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,8 @@ Rule = Literal["full", "window", "chunk", "gap", "encoder", "ring", "state"]
 class View(Struct, frozen=True, kw_only=True):
     """How some layers of a group read its blocks: span in tokens, which tokens are visible, what they hold.
 
-    ``shifted``: a drafter's cache, which depends on the token after. ``draft``: a drafter writes ahead.
+    ``shifted``: a drafter's cache, which depends on the token after. ``draft``: a drafter writes ahead. ``led``: the
+    group's manager follows another layer, which is done with blocks that these layers still read.
     """
 
     group: int
@@ -54,6 +55,7 @@ class View(Struct, frozen=True, kw_only=True):
     size: int = 0
     shifted: bool = False
     draft: bool = False
+    led: bool = False
 
     @property
     def store(self) -> tuple[int, int, bool]:
@@ -102,9 +104,15 @@ def views_of(engine: Engine) -> tuple[list[View], list[StateView], list[int]]:
         rule, size = rule_of(own)
         views[View(
             group=group, span=engine.layer_span(own, planned), rule=rule, size=size, shifted=draft and shifts,
-            draft=draft,
+            draft=draft, led=is_led(own, engine.specs[group]),
         )] = None  # fmt: skip
     return list(views), list(states), list(rings)
+
+
+def is_led(own: Spec, leader: Any) -> bool:
+    """Whether ``leader``, the spec that stands for a wrapper group, forgets the middle of a text that ``own`` reads."""
+    gap = getattr(leader, "rswa_window", None)
+    return gap is not None and not (isinstance(own, RSwaSpec) and own.rswa_window <= gap)
 
 
 def rule_of(spec: Spec) -> tuple[Rule, int]:

@@ -19,11 +19,13 @@ from fuzz.replay.requests import (
     question,
     replay_requests,
     severity_of,
+    untold,
     workload_for,
     workload_seconds,
 )
-from oracles.case import Case
-from tests.replay.request_cases import CLEAN, ODD_CHUNK, SHIFTED_DRAFT, SINK, SMALLER_BLOCK
+from oracles.case import Case, ChunkedLocalSpec, MambaSpec, RSwaSpec, Speculative
+from oracles.law import Breach
+from tests.replay.request_cases import CLEAN, FULL, ODD_CHUNK, SHIFTED_DRAFT, SINK, SMALLER_BLOCK, STATE, case_of
 
 OVERLAYS = Path(__file__).parent / "overlays"
 SEEDS = range(6)
@@ -96,6 +98,53 @@ def test_a_planted_fault_is_caught_by_its_check(overlay: str, name: str, expecte
 )
 def test_faults_of_released_vllm_are_found(unpatched: Planner, case: Case, expected: set[str]) -> None:
     assert broken(unpatched, case) == expected
+
+
+CHUNK = ChunkedLocalSpec(block_size=16, num_kv_heads=2, head_size=64, attention_chunk_size=64)
+GAP = RSwaSpec(block_size=16, num_kv_heads=1, head_size=64, rswa_window=16)
+
+
+@pytest.mark.parametrize(
+    ("case", "limit"),
+    [
+        (case_of([FULL, CHUNK], drafts=0, speculative=Speculative(method="eagle", tokens=1)), "Hybrid KV cache is not"),
+        (case_of([CHUNK], dcp=2), "no chunked local attention under DCP"),
+        (
+            case_of([msgspec.structs.replace(FULL, block_size=32, num_kv_heads=1), CHUNK]),
+            "KV cache groups with different block sizes are not compatible with chunked local attention now",
+        ),
+    ],
+    ids=["chunks and EAGLE", "chunks under DCP", "chunks and two block sizes"],
+)
+def test_a_limit_that_vllm_states_is_no_fault(unpatched: Planner, case: Case, limit: str) -> None:
+    (replay,) = replay_requests([unpatched], [("case", case)])
+    assert (replay.result, replay.breaches) == ("SKIPPED", ())
+    assert replay.reason.startswith(f"vLLM states a limit: {limit}")
+
+
+def test_cached_states_in_blocks_that_vllm_rules_out_are_not_served(unpatched: Planner) -> None:
+    assert isinstance(STATE, MambaSpec)
+    odd = msgspec.structs.replace(STATE, block_size=12)
+    (replay,) = replay_requests([unpatched], [("case", case_of([FULL, odd], mamba_mode="align"))])
+    assert (replay.result, replay.reason) == (
+        "SKIPPED", "vLLM documents blocks of cached recurrent states as multiples of 8 tokens",
+    )  # fmt: skip
+
+
+def test_a_layer_behind_another_ones_gap_is_told_apart(unpatched: Planner) -> None:
+    """The order decides: a group is managed by its first layer."""
+    assert broken(unpatched, case_of([GAP, FULL], model_len=8192)) == {"Q5 backed.led"}
+    assert broken(unpatched, case_of([FULL, GAP], model_len=8192)) == set()
+
+
+def test_what_serving_shows_of_a_wrong_plan_is_not_told_again() -> None:
+    def breach(law: str, path: str = "") -> Breach:
+        return Breach(law=law, path=path, detail="")
+
+    served = [breach("Q1", "serve.construct"), breach("Q11", "capacity.concurrency.growth")]
+    assert untold([], served) == served
+    assert untold([breach("C3", "capacity.concurrency.null_block")], served) == served[:1]
+    assert untold([breach("C3", "capacity.concurrency.null_block"), breach("G4")], served) == []
 
 
 def test_a_workload_depends_on_the_case_and_the_seed_only() -> None:

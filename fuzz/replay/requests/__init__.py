@@ -10,7 +10,7 @@ from fuzz.replay.requests.asking import (
     workload_for,
     workload_seconds,
 )
-from fuzz.replay.requests.checks import CHECKS, breaches_of, severity_of
+from fuzz.replay.requests.checks import CHECKS, breaches_of, severity_of, untold
 from fuzz.replay.requests.drawing import draw_workload
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "question",
     "replay_requests",
     "severity_of",
+    "untold",
     "workload_for",
     "workload_seconds",
 ]

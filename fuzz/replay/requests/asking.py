@@ -11,13 +11,14 @@ from msgspec import Struct
 from fuzz.planners.process import Planner, Question
 from fuzz.planners.protocol import Answer
 from fuzz.planners.workload import Served, Workload
-from fuzz.replay.requests.checks import breaches_of, severity_of
+from fuzz.replay.requests.checks import breaches_of, severity_of, untold
 from fuzz.replay.requests.drawing import TURNS, draw_workload
 from oracles.case import Case, FullSpec, Layer, Settings, SlidingWindowSpec, Spec, Worker, build_case, case_id
-from oracles.law import Breach
+from oracles.law import Breach, Contract, Evidence
+from oracles.laws import broken_laws
 from oracles.plan import Died, Planned, Refused, TimedOut, Unsupported
 
-Result = Literal["CLEAN", "QUALITY", "BROKEN", "SKIPPED", "ERROR"]
+Result = Literal["CLEAN", "QUALITY", "KNOWN", "UNSOUND", "BROKEN", "SKIPPED", "ERROR"]
 
 BATCH = 8
 """Questions in flight: a workload takes a tenth of a second."""
@@ -26,8 +27,10 @@ BATCH = 8
 class RequestReplay(Struct, frozen=True, kw_only=True):
     """One case served by one planner. ``fingerprints`` are those of the breaches, in order, on the patched side.
 
-    QUALITY: only what costs speed was broken. SKIPPED: not planned, or not served for the reason given. ERROR: the
-    worker died or gave no answer.
+    QUALITY: only what costs speed was broken. KNOWN: broken, and every fault is listed in known.toml (never said by
+    ``judge``, which reads no such list). UNSOUND: broken, and so is the plan that was served, by the laws that the
+    reason names: what serving shows may only tell that again. SKIPPED: not planned, or not served for the reason
+    given. ERROR: the worker died or gave no answer.
     """
 
     id: str
@@ -50,8 +53,8 @@ def question(case: Case, seed: int = 0, turns: int = TURNS) -> Question:
     return Question(case, depth="serve", workload=workload_for(case, seed, turns))
 
 
-def judge(name: str, case: Case, planner: str, answer: Answer) -> RequestReplay:
-    """What an answer to ``question`` says."""
+def judge(name: str, case: Case, planner: str, answer: Answer, contract: Contract = "native") -> RequestReplay:
+    """What an answer to ``question`` says, of a planner that keeps ``contract``."""
     outcome, served = answer.outcome, answer.served
     result: Result = "CLEAN"
     reason = ""
@@ -71,9 +74,12 @@ def judge(name: str, case: Case, planner: str, answer: Answer) -> RequestReplay:
             else:
                 breaches = breaches_of(case, served)
                 reason = served.skipped
-                grave = any(severity_of(breach) == "fault" for breach in breaches)
                 skipped = not served.turns and bool(reason)
-                result = "BROKEN" if grave else "QUALITY" if breaches else "SKIPPED" if skipped else "CLEAN"
+                result = "QUALITY" if breaches else "SKIPPED" if skipped else "CLEAN"
+                if faults := [breach for breach in breaches if severity_of(breach) == "fault"]:
+                    laws = broken_laws(Evidence(case=case, contract=contract, outcome=outcome))
+                    result = "BROKEN" if untold(laws, faults) else "UNSOUND"
+                    reason = f"the plan breaks {laws[0].law} {laws[0].path}" if laws else reason
     return RequestReplay(
         id=case_id(case), name=name, planner=planner, result=result, reason=reason, served=served,
         breaches=breaches, fingerprints=tuple(breach.fingerprint("patched") for breach in breaches),
@@ -89,7 +95,7 @@ def replay_requests(
         waiting = [(planner, planner.submit(asked)) for planner in planners]
         for planner, answers in waiting:
             for (name, one), answer in zip(batch, answers.result(), strict=True):
-                yield judge(name, one, planner.address, answer)
+                yield judge(name, one, planner.address, answer, planner.launch.contract or "native")
 
 
 def _batches(cases: Iterable[tuple[str, Case]]) -> Iterator[list[tuple[str, Case]]]:

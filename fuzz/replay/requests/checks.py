@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from fuzz.planners.workload import Served, Violation
 from oracles.case import Case
-from oracles.law import Breach, Severity
+from oracles.law import Breach, Severity, stage_of
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -85,6 +87,20 @@ def breaches_of(case: Case, served: Served) -> tuple[Breach, ...]:
 def severity_of(breach: Breach) -> Severity:
     """How grave a breach is: what costs accepted drafts or computing again, not right answers, is quality."""
     return "quality" if breach.path.endswith((".draft", ".preempted")) else CHECKS[breach.law].severity
+
+
+CAPACITY_CHECKS = frozenset({"Q10", "Q11"})
+"""What serving says of the plan's capacity, of which laws speak too."""
+
+
+def untold(broken: Sequence[Breach], served: Sequence[Breach]) -> list[Breach]:
+    """The breaches of ``served`` that do not follow from what is ``broken`` in the plan that was served: none of a plan
+    that is wrong itself, and of one whose capacity alone is misjudged those that are not about capacity.
+    """
+    stages = {stage_of(breach) for breach in broken}
+    if stages - {"capacity"}:
+        return []
+    return [breach for breach in served if not stages or breach.law not in CAPACITY_CHECKS]
 
 
 def _detail(one: Violation) -> str:
