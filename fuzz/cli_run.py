@@ -73,8 +73,8 @@ def run(
     twins: Annotated[bool, typer.Option("--twins/--no-twins", help="Plan a sample under other hash seeds too.")] = True,
     canary: Annotated[bool, typer.Option("--canary/--no-canary", help="Plant a defect that the run must find.")] = True,
     requests: Annotated[
-        bool, typer.Option("--requests/--no-requests", help="Serve requests on a sample of the plans.")
-    ] = False,
+        bool, typer.Option("--requests/--no-requests", help="Serve requests on one plan in 64 and on the corpus's.")
+    ] = True,
     minimise: Annotated[
         bool, typer.Option("--minimise/--no-minimise", help="Minimise the gravest findings at the end.")
     ] = True,

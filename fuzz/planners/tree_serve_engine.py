@@ -90,6 +90,10 @@ class Engine:
         settings = self.case.settings
         if any(isinstance(spec, CrossSpec | EncoderOnlySpec) for spec in specs) and settings.prefix_caching:
             raise NotServed("encoder caches are served without prefix caching")
+        cached = {spec.block_size for spec in specs if isinstance(spec, MambaSpec) and spec.mamba_cache_mode != "none"}
+        if len(cached) > 1:
+            # The worker moves the states of all such layers by one table, and asserts that it may.
+            raise NotServed("vLLM states a limit: recurrent states of several block sizes")
         for spec in specs:
             if isinstance(spec, ChunkedLocalSpec) and not spec.replicated and settings.dcp > 1:
                 # Said at a request's first lookup, or not at all where that comes after another check.

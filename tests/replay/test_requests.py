@@ -113,8 +113,12 @@ GAP = RSwaSpec(block_size=16, num_kv_heads=1, head_size=64, rswa_window=16)
             case_of([msgspec.structs.replace(FULL, block_size=32, num_kv_heads=1), CHUNK]),
             "KV cache groups with different block sizes are not compatible with chunked local attention now",
         ),
+        (
+            case_of([FULL, STATE, msgspec.structs.replace(STATE, block_size=32)], mamba_mode="align"),
+            "recurrent states of several block sizes",
+        ),
     ],
-    ids=["chunks and EAGLE", "chunks under DCP", "chunks and two block sizes"],
+    ids=["chunks and EAGLE", "chunks under DCP", "chunks and two block sizes", "states of two block sizes"],
 )
 def test_a_limit_that_vllm_states_is_no_fault(unpatched: Planner, case: Case, limit: str) -> None:
     (replay,) = replay_requests([unpatched], [("case", case)])
