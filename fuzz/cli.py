@@ -35,7 +35,7 @@ from fuzz.doctor import examine, show_examined
 from fuzz.known import KnownError
 from fuzz.planners.address import PATCHED, UNPATCHED, AddressError
 from fuzz.planners.fetch import FetchError
-from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, PlannerError, Question
+from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, PlannerError, Question, UnusableEntry
 from fuzz.planners.trees import read_config
 from fuzz.replay.requests import CHECKS
 from fuzz.replay_cases import replay_all, show_replayed
@@ -169,7 +169,7 @@ def main() -> None:
     """Entry point of the console script."""
     try:
         app(standalone_mode=True)
-    except (CaseError, AddressError, CorpusError, KnownError, FetchError) as error:
+    except (CaseError, AddressError, CorpusError, KnownError, FetchError, UnusableEntry) as error:
         fail(str(error), 2)
     except Failure as error:
         fail(str(error), error.code)

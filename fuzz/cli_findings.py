@@ -35,6 +35,7 @@ from fuzz.planners.trees import read_config
 from fuzz.store import DEFAULT_FOLDER, Record, Store
 from oracles.case import Case, case_id, dump_case
 from oracles.compare import Finding
+from oracles.plan import owner_of
 
 What = Annotated[str, typer.Argument(help="A case id, or a case file.")]
 Fingerprint = Annotated[str | None, typer.Option(help="Which finding; default: the gravest one.")]
@@ -236,7 +237,11 @@ def export(
     about = subject(what, Store(store), fingerprint, unpatched, patched, contract)
     pair = pair_of(about, deadline, memory_gib)
     try:
-        text = rendered(diagnosed(pair, about, with_neighbour=form in ("issue", "diff-case")), form)
+        diagnosis = diagnosed(pair, about, with_neighbour=form in ("issue", "diff-case"))
+        if (owner := owner_of(diagnosis.obtained)) and form != "diff-case":
+            # What is exported calls vLLM's own rules; without the owner it would show another plan.
+            raise Failure(f"--as {form}: {owner} groups this case, which only kvfuzz replay can ask again", 2)
+        text = rendered(diagnosis, form)
     finally:
         pair.close()
     if not text:

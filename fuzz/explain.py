@@ -17,7 +17,7 @@ from fuzz.planners.process import Planner
 from oracles.case import AttentionSpec, Case, HiddenStateSpec, Settings, case_id, is_mixed, mode_of
 from oracles.compare import outcome_difference
 from oracles.law import LAWS, Contract
-from oracles.plan import Outcome, Planned, Refused, plan_of
+from oracles.plan import Outcome, Planned, Refused, owner_of, plan_of
 from oracles.reference import RuleSet, Unruled, compare_with, expected_plan, rules_for
 from oracles.reference.grouping import (
     BLOCK_OUTERMOST,
@@ -107,6 +107,8 @@ def _tell(role: str, planner: Planner, case: Case, outcome: Outcome) -> Told:
 
 def _follows(case: Case, rules: RuleSet, contract: Contract, outcome: Outcome) -> str:
     expected = expected_plan(case, rules, contract)
+    if owner := owner_of(outcome):
+        return f"no rule: {owner} groups"
     if isinstance(expected, Unruled):
         return f"no rule: {expected.reason}"
     if plan_of(outcome) is None:

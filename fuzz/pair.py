@@ -12,7 +12,7 @@ from concurrent.futures import Future
 import msgspec
 from msgspec import Struct
 
-from fuzz.planners.process import Planner, PlannerError, Question
+from fuzz.planners.process import Planner, PlannerError, Question, UnusableEntry
 from fuzz.planners.protocol import Answer, Hello
 from fuzz.planners.trees import Launch
 from fuzz.replay.memory.views import views_against
@@ -20,10 +20,10 @@ from fuzz.replay.requests.asking import workload_for
 from fuzz.replay.requests.checks import breaches_of, severity_of, untold
 from oracles.case import Case, is_mixed, replicated_part, sharded_part
 from oracles.compare import Verdict, judge
-from oracles.derived import DERIVED
+from oracles.derived import DERIVED, OF_ANY_OWNER
 from oracles.law import Breach, Contract, Evidence, Parts, stage_of
 from oracles.laws import broken_laws
-from oracles.plan import Died, Outcome, Planned, TimedOut
+from oracles.plan import Died, Outcome, Planned, TimedOut, owner_of
 from oracles.reference import RuleSet, Unruled, compare_with, expected_plan, rules_for
 
 Answers = dict[str, Answer]
@@ -159,6 +159,8 @@ class Pair:
         self.unpatched = unpatched
         self.patched = patched
         self.serves = False
+        self.config = ""
+        """The ``config.json`` of the model that is asked about, where it is at hand."""
         self._asked = 0
         self._rules: tuple[RuleSet | None, RuleSet | None] | None = None
 
@@ -166,13 +168,15 @@ class Pair:
         """Starts both side by side and waits. Raises PlannerError naming every planner that did not start."""
         waiting = [self.unpatched.start(), self.patched.start()]
         hellos, errors = [], []
+        usage = False
         for future in waiting:
             try:
                 hellos.append(future.result())
             except PlannerError as error:
                 errors.append(str(error))
+                usage = usage or isinstance(error, UnusableEntry)
         if errors:
-            raise PlannerError("\n".join(errors))
+            raise (UnusableEntry if usage else PlannerError)("\n".join(errors))
         return hellos[0], hellos[1]
 
     def infos(self) -> tuple[PlannerInfo, PlannerInfo]:
@@ -233,7 +237,10 @@ class Pair:
             asked[VIEWS] = Question(case, "views")
         if SERVE in extras:
             asked[SERVE] = Question(case, "serve", workload=workload_for(case))
-        return asked | {name: Question(derive(case)) for name, derive in DERIVED.items() if name in extras}
+        asked |= {name: Question(derive(case)) for name, derive in DERIVED.items() if name in extras}
+        if self.config:
+            asked = {label: msgspec.structs.replace(one, config=self.config) for label, one in asked.items()}
+        return asked
 
     def collect(self, pending: Pending) -> Iterator[Judged]:
         """Waits for a batch and judges each of its cases. Raises PlannerError."""
@@ -257,7 +264,7 @@ class Pair:
             _with_looks(case, patched, _breaches(after, expected[1])),
             outcomes,
             broken_in_parts(before),
-            next((one.reason for one in expected if isinstance(one, Unruled)), ""),
+            _unruled(outcomes, expected),
         )
         return Judged(
             case=case,
@@ -280,6 +287,7 @@ class Pair:
     def evidence(self, case: Case, answers: Answers) -> Evidence:
         """What one planner's answers show, for the laws."""
         main = answers["case"]
+        asked = OF_ANY_OWNER if owner_of(main.outcome) else DERIVED.keys()
         parts = None
         if "sharded" in answers:
             parts = Parts(sharded=answers["sharded"].outcome, replicated=answers["replicated"].outcome)
@@ -290,8 +298,18 @@ class Pair:
             changed=main.changed,
             second=main.second,
             parts=parts,
-            derived={name: answer.outcome for name, answer in answers.items() if name in DERIVED},
+            derived={name: answer.outcome for name, answer in answers.items() if name in asked},
         )
+
+
+def _unruled(outcomes: tuple[Outcome, Outcome], expected: tuple[Outcome | Unruled, Outcome | Unruled]) -> str:
+    """Why the reference is silent about one planner or both; empty where it speaks of both."""
+    for outcome, one in zip(outcomes, expected, strict=True):
+        if owner := owner_of(outcome):
+            return f"no rules say how {owner} should group"
+        if isinstance(one, Unruled):
+            return one.reason
+    return ""
 
 
 def _pending(

@@ -85,7 +85,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
     ``layout_origin`` tells a layout that vLLM would resolve from one that was forced on it: faults under a
     resolved layout are faults; under a forced one they are gaps in the guards. ``batches_in_flight`` is the
-    number of concurrent scheduler steps. ``block_override`` replaces the profiled block count.
+    number of concurrent scheduler steps. ``block_override`` replaces the profiled block count. ``architecture`` names
+    the model class, which may own its grouping (0.33); None asks for vLLM's own rules.
     """
 
     workers: Annotated[tuple[Worker, ...], Meta(min_length=1, max_length=64)] = (Worker(memory=2**30),)
@@ -106,6 +107,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     block_override: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     prefix_match_unit: Tokens | None = None
     model_type: Text = "kvfuzz"
+    architecture: Text | None = None
 
     def __post_init__(self) -> None:
         intern_defaults(self)
@@ -278,6 +280,7 @@ def check_case(case: Case) -> None:
         ("provenance.source", case.provenance.source),
         ("provenance.note", case.provenance.note.replace("\n", " ")),
         ("settings.model_type", case.settings.model_type),
+        ("settings.architecture", case.settings.architecture or ""),
     ):
         if text and not text.isprintable():
             raise CaseError(f"{field}: has control characters; use printable ones")

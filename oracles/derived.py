@@ -79,3 +79,8 @@ DERIVED: dict[str, Callable[[Case], Case]] = {
     RENAMED: renamed, PERMUTED: permuted, WIDER_DCP: wider_dcp, MORE_MEMORY: with_more_memory,
 }  # fmt: skip
 """What a campaign may ask beside the case itself, by name."""
+
+OF_ANY_OWNER = frozenset({MORE_MEMORY})
+"""Forms that still say something of a plan that vLLM's rules did not make (0.33). A model's own class knows its layers
+by name and number, and may group by the ranks too; that more memory serves more holds for every plan.
+"""

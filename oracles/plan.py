@@ -91,13 +91,17 @@ class Capacity(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything a planner said; a stage it refused is None."""
+    """Everything a planner said; a stage it refused is None.
+
+    ``owner`` names the code that grouped in place of vLLM's own rules: a model class or a builder (0.33).
+    """
 
     specs: tuple[Spec, ...] = ()
     groups: tuple[Group, ...] | None = None
     placement: tuple[Placement, ...] | None = None
     sizes: Sizes | None = None
     capacity: Capacity | None = None
+    owner: str = ""
 
 
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -149,6 +153,12 @@ class Unsupported(Struct, frozen=True, kw_only=True, tag="unsupported"):
 
 
 Outcome = Planned | Refused | Died | TimedOut | Unsupported
+
+
+def owner_of(outcome: Outcome | None) -> str:
+    """What grouped in place of vLLM's own rules; empty where nothing did."""
+    plan = plan_of(outcome) if outcome is not None else None
+    return plan.owner if plan is not None else ""
 
 
 def plan_of(outcome: Outcome) -> Plan | None:

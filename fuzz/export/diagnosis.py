@@ -11,7 +11,7 @@ from fuzz.planners.process import Planner
 from oracles.case import Case, case_id
 from oracles.compare import FAILING, Finding
 from oracles.law import Contract
-from oracles.plan import Outcome, Planned, Refused
+from oracles.plan import Outcome, Planned, Refused, owner_of
 from oracles.reference import Unruled, expected_plan, rules_for
 
 
@@ -67,7 +67,7 @@ def diagnose(pair: Pair, case: Case, fingerprint: str | None, neighbour: Variati
     if finding.planner == "unpatched":
         at_fault, planner, other = pair.unpatched, unpatched_info, patched_info
         obtained, counterpart = counterpart, obtained
-    expected, said_by = _expected(case, finding, counterpart, at_fault, pair.contract)
+    expected, said_by = _expected(case, finding, (obtained, counterpart), at_fault, pair.contract)
     return Diagnosis(
         case=case, finding=finding, contract=pair.contract, obtained=obtained, counterpart=counterpart,
         expected=expected, expected_by=said_by, planner=planner, other=other,
@@ -76,11 +76,14 @@ def diagnose(pair: Pair, case: Case, fingerprint: str | None, neighbour: Variati
 
 
 def _expected(
-    case: Case, finding: Finding, counterpart: Outcome, at_fault: Planner, contract: Contract
+    case: Case, finding: Finding, outcomes: tuple[Outcome, Outcome], at_fault: Planner, contract: Contract
 ) -> tuple[Outcome | None, str]:
-    """The other planner's answer where it is the good one; else what the rules say."""
+    """The other planner's answer where it is the good one; else what the rules say, where they speak of it."""
+    obtained, counterpart = outcomes
     if finding.law == "G7" or (finding.verdict in ("fixed", "regression") and isinstance(counterpart, Planned)):
         return counterpart, "the other planner"
+    if owner_of(obtained):
+        return None, ""
     hello = at_fault.hello()
     rules = rules_for(hello.version, hello.generation, hello.capabilities)
     ruled = expected_plan(case, rules, contract) if rules is not None else Unruled("no rule set")

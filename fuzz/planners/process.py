@@ -69,17 +69,22 @@ class PlannerError(Exception):
     """A planner that cannot be started: an infrastructure failure, never a verdict."""
 
 
+class UnusableEntry(PlannerError):
+    """A field of the planner's entry in kvfuzz.toml asks for what its tree has not: a usage error."""
+
+
 class KilledAtStart(PlannerError):
     """Somebody killed the process before it could greet."""
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A case and how to plan it."""
+    """A case and how to plan it; ``config`` is its model's ``config.json`` where that is at hand."""
 
     case: Case
     depth: Depth = "all"
     twice: bool = False
     workload: Workload | None = None
+    config: str = ""
 
 
 class _Broken(Exception):
@@ -100,6 +105,7 @@ class Worker:
             *(launch.python, str(WORKER), "--library", str(LIBRARY)),
             *("--ask", str(ask_read), "--answer", str(answer_write), "--memory", str(memory)),
             *(part for overlay in launch.overlays for part in ("--overlay", overlay)),
+            *(("--builder", launch.builder) if launch.builder else ()),
         ]
         try:
             self._process = subprocess.Popen(
@@ -142,7 +148,7 @@ class Worker:
 
     def hello(self) -> Hello:
         """Waits for the first message. Raises PlannerError when the tree cannot be used, KilledAtStart when the process
-        was ended by another one.
+        was ended by another one, UnusableEntry when its entry is at fault.
         """
         try:
             body = self._receive(time.monotonic() + START_SECONDS, START_SECONDS)
@@ -155,6 +161,8 @@ class Worker:
             raise kind(f"{self._launch.address}: the worker {why}\n{self.tail()}".rstrip()) from error
         if isinstance(first, Failed):
             self.kill()
+            if first.field:
+                raise UnusableEntry(f"planner {self._launch.address!r}: {first.field}: {first.error}")
             raise PlannerError(f"{self._launch.address}: the tree cannot be used: {first.error}\n{self.tail()}")
         if first.protocol != PROTOCOL:
             self.kill()
@@ -355,7 +363,14 @@ class Planner:
 
     def _serve(self, questions: list[Question]) -> list[Answer]:
         asks = [
-            Ask(number=next(self._numbers), case=q.case, depth=q.depth, twice=q.twice, workload=q.workload)
+            Ask(
+                number=next(self._numbers),
+                case=q.case,
+                depth=q.depth,
+                twice=q.twice,
+                workload=q.workload,
+                config=q.config,
+            )
             for q in questions
         ]
         answers: list[Answer] = []

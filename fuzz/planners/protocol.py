@@ -50,19 +50,26 @@ class Hello(Struct, frozen=True, kw_only=True, tag="hello"):
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
-    """Sent instead of Hello when the tree cannot be imported or an overlay raises."""
+    """Sent instead of Hello when the tree cannot be imported or an overlay raises; ``field`` of the planner's entry is
+    at fault, if one is.
+    """
 
     error: str
+    field: str = ""
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """One case: how deep to plan it, whether to plan it twice (law G9), and the workload when it is to be served."""
+    """One case: how deep to plan it, whether to plan it twice (law G9), and the workload when it is to be served.
+
+    ``config`` is the model's ``config.json`` where it is at hand: a class that owns its grouping may read it.
+    """
 
     number: int
     case: Case
     depth: Depth = "all"
     twice: bool = False
     workload: Workload | None = None
+    config: str = ""
 
 
 class View(Struct, frozen=True, kw_only=True):

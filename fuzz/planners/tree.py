@@ -21,13 +21,13 @@ from fuzz.planners.tree_specs import Specs
 class Tree:
     """Modules, spec translation and config building of one tree."""
 
-    def __init__(self, modules: dict[str, ModuleType]) -> None:
+    def __init__(self, modules: dict[str, ModuleType], builder: str = "") -> None:
         self.modules = modules
         self.utils = modules["utils"]
         self.planner = modules.get("planning", modules["utils"])
         self.interface = modules["interface"]
         self.specs = Specs(modules)
-        self.configs = Configs(modules)
+        self.configs = Configs(modules, builder)
         register = getattr(modules["managers"], "register_all_kvcache_specs", None)
         if register is not None:
             register(self.configs.base)
@@ -88,6 +88,6 @@ def _remember(module: ModuleType, name: str) -> None:
         replace_everywhere(name, function, functools.cache(function))
 
 
-def open_tree(modules: dict[str, ModuleType]) -> Tree:
-    """The tree behind ``modules``, ready to plan."""
-    return Tree(modules)
+def open_tree(modules: dict[str, ModuleType], builder: str = "") -> Tree:
+    """The tree behind ``modules``, ready to plan, through ``builder`` where one is named. Raises BuilderError."""
+    return Tree(modules, builder)

@@ -12,6 +12,7 @@ import types
 from types import ModuleType
 from typing import Any
 
+from fuzz.planners.tree_owner import Owners, model_of
 from fuzz.planners.tree_specs import Inexpressible
 from oracles.case import Case, FullSpec, Settings, Speculative
 
@@ -19,8 +20,11 @@ from oracles.case import Case, FullSpec, Settings, Speculative
 class Configs:
     """Makes the config of a case."""
 
-    def __init__(self, modules: dict[str, ModuleType]) -> None:
+    def __init__(self, modules: dict[str, ModuleType], builder: str = "") -> None:
         config = modules["config"]
+        self.owners = Owners(modules, builder)
+        self.model_text = ""
+        """The model's ``config.json`` for the case asked next, where it is at hand."""
         self.base: Any = config.VllmConfig(device_config=config.DeviceConfig(device="cpu"))
         self.speculative_class: Any = config.SpeculativeConfig
         self.case_class = type("CaseConfig", (config.VllmConfig,), {
@@ -48,7 +52,10 @@ class Configs:
             max_num_encoder_input_tokens=settings.encoder_tokens,
             disable_hybrid_kv_cache_manager=not settings.hybrid_manager,
         ))  # fmt: skip
-        assign(config, "model_config", self._model(case))
+        owner = self.owners.of(case)
+        model = self._model(case)
+        assign(config, "kvfuzz_owner", owner)
+        assign(config, "model_config", model if owner is None else model_of(case, owner, model, self.model_text))
         assign(config, "speculative_config", self._speculative(settings.speculative))
         return config
 
@@ -80,7 +87,7 @@ class Configs:
         return self._changed(self.base.cache_config, **values)
 
     @staticmethod
-    def _model(case: Case) -> Any:
+    def _model(case: Case) -> types.SimpleNamespace:
         settings = case.settings
         return types.SimpleNamespace(
             max_model_len=settings.model_len,

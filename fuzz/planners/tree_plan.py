@@ -32,6 +32,7 @@ class InvalidPlan(Exception):
 
 def answer(tree: Tree, ask: Ask) -> Answer:
     """Plans ``ask.case`` once, or twice and compares."""
+    tree.configs.model_text = ask.config
     if ask.depth == "branches":
         return traced_answer(tree, ask)
     if ask.depth == "serve":
@@ -123,6 +124,8 @@ class Run:
         self.tree, self.case, self.config, self.inputs = tree, case, config, inputs
         self.table = Table(tree.specs)
         self.refusals: list[Refusal] = []
+        self.errors: list[Exception] = []
+        self.owner = config.kvfuzz_owner
         self.changed: tuple[str, ...] = ()
         self.groups: tuple[Group, ...] | None = None
         self.placement: tuple[Placement, ...] | None = None
@@ -131,12 +134,23 @@ class Run:
         self.configs: list[Any] = []
 
     def outcome(self) -> Outcome:
-        """Planned, or refused with what was planned all the same."""
+        """Planned, or refused with what was planned all the same; Unsupported where the owner of the grouping lacks
+        what it needs.
+        """
+        if self.owner is not None and (why := self.owner.absence(self.errors) or self._several_pools()):
+            return Unsupported(field=self.owner.field, reason=why)
         made = Plan(
             specs=self.table.specs(), groups=self.groups, placement=self.placement,
-            sizes=self.sizes, capacity=self.capacity,
+            sizes=self.sizes, capacity=self.capacity, owner=self.owner.name if self.owner is not None else "",
         )  # fmt: skip
         return Refused(refusals=tuple(self.refusals), plan=made) if self.refusals else Planned(plan=made)
+
+    def _several_pools(self) -> str:
+        """Builders may place in several device allocations; our records are of one."""
+        for placement in self.placement or ():
+            if len({record.size for record in placement.records}) > 1:
+                return f"{self.owner.name} places layers in several allocations; only one pool a worker can be told of"
+        return ""
 
     def attempt(self, stage: Stage, step: Callable[[], Any]) -> Any:
         """The result of ``step``; an exception becomes a refusal of ``stage`` and None is returned."""
@@ -145,6 +159,7 @@ class Run:
         except (MemoryError, GroupedOnly):
             raise
         except Exception as error:
+            self.errors.append(error)
             self.refusals.append(refusal(error, stage))
             return None
 

@@ -7,6 +7,7 @@ exported once per commit, never touching the checkout; a diff is applied to a th
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,9 +24,16 @@ from fuzz.planners.address import CONTRACTS, Address, AddressError, Contract, pa
 
 CONFIG_FILE = "kvfuzz.toml"
 
+_BUILDER = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)[.:]([A-Za-z_]\w*)", re.ASCII)
+
+BUILDERS = Path("vllm", "v1", "core", "kv_cache_config_builder.py")
+"""The file of a tree in which platforms can name a class of their own for grouping and placement (0.33 and later)."""
+
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """Everything a worker process is started with. ``tree`` is put ahead of the interpreter's own packages."""
+    """Everything a worker process is started with. ``tree`` is put ahead of the interpreter's own packages; ``builder``
+    is the dotted path of the class through which it plans, empty for the one that its platform names.
+    """
 
     address: str
     python: str
@@ -34,6 +42,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     revision: str
     contract: Contract | None
     folder: str
+    builder: str = ""
 
     def environment(self, hash_seed: int) -> dict[str, str]:
         """The process environment: the caller's, less what would let it change a plan."""
@@ -61,6 +70,7 @@ class PlannerEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     address: str
     python: str | None = None
     contract: Contract | None = None
+    builder: str | None = None
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,7 +92,7 @@ def read_config(folder: Path) -> Config:
         try:
             return msgspec.convert(tomllib.loads(read_toml(path)), type=Config)
         except msgspec.ValidationError as error:
-            raise AddressError(f"{path}: {error}; planner entries have address, python and contract") from None
+            raise AddressError(f"{path}: {error}; planner entries have address, python, contract and builder") from None
         except (ValueError, RecursionError, OSError) as error:
             raise AddressError(f"{path}: not readable as TOML ({error})") from None
     return Config()
@@ -92,7 +102,7 @@ def open_launch(text: str, config: Config | None = None) -> Launch:
     """Resolves an address, fetching and unpacking as needed. Raises AddressError and fetch.FetchError."""
     config = read_config(Path.cwd()) if config is None else config
     address = parse_address(text)
-    python, contract = sys.executable, None
+    python, contract, builder = sys.executable, None, ""
     if address.scheme == "name":
         entry = config.planners.get(address.place)
         if entry is None:
@@ -105,12 +115,16 @@ def open_launch(text: str, config: Config | None = None) -> Launch:
         contract = entry.contract
         if entry.python is not None:
             python = _interpreter(address.text, entry.python)
+        if entry.builder is not None:
+            builder = _class_path(address.text, entry.builder)
     if contract is None and address.isolates:
         contract = "isolate"
     tree, revision = _tree(address, python)
     diffs = [o for o in address.overlays if Path(o).suffix in (".diff", ".patch")]
     if diffs:
         tree = _patched(address, tree, python, diffs)
+    if builder:
+        _check_has_builders(address, tree or _installed_root(address, python))
     return Launch(
         address=text,
         python=python,
@@ -119,6 +133,7 @@ def open_launch(text: str, config: Config | None = None) -> Launch:
         revision=revision,
         contract=contract,
         folder=str(fetch.cache_folder()),
+        builder=builder,
     )
 
 
@@ -127,6 +142,22 @@ def _interpreter(text: str, python: str) -> str:
     if found is None:
         raise AddressError(f"planner {text!r}: python {python!r} is not an executable; correct it in {CONFIG_FILE}")
     return found
+
+
+def _class_path(text: str, builder: str) -> str:
+    """``module:Class`` or ``module.Class`` as the dotted path by which vLLM names a builder."""
+    found = _BUILDER.fullmatch(builder)
+    if found is None:
+        raise AddressError(f"planner {text!r}: builder {builder!r}: write module:Class or module.Class")
+    return f"{found[1]}.{found[2]}"
+
+
+def _check_has_builders(address: Address, root: Path) -> None:
+    if not (root / BUILDERS).is_file():
+        raise AddressError(
+            f"planner {address.text!r}: builder: this vLLM has no KVCacheConfigBuilder; name a tree of 0.33 or later, "
+            f"or leave builder out of {CONFIG_FILE}"
+        )
 
 
 def _tree(address: Address, python: str) -> tuple[Path | None, str]:

@@ -1,7 +1,8 @@
 """The process that holds one tree of vLLM and plans cases with it. The only file that imports vLLM.
 
 Run by path under the planner's interpreter, with the tree ahead on PYTHONPATH:
-``python worker.py --library DIR --ask FD --answer FD [--overlay isolate|FILE.py]… [--memory BYTES]``.
+``python worker.py --library DIR --ask FD --answer FD [--overlay isolate|FILE.py]…
+[--builder CLASS] [--memory BYTES]``.
 It needs msgspec and vLLM there and nothing of ours installed: ``oracles`` and ``fuzz`` are loaded by path.
 """
 
@@ -130,6 +131,7 @@ def main() -> int:
     parser.add_argument("--ask", type=int, required=True)
     parser.add_argument("--answer", type=int, required=True)
     parser.add_argument("--overlay", action="append", default=[])
+    parser.add_argument("--builder", default="")
     parser.add_argument("--memory", type=int, default=0)
     args = parser.parse_args()
     del sys.path[0]  # this folder: its module names are not meant to be top-level ones
@@ -140,6 +142,7 @@ def main() -> int:
     from fuzz.planners import protocol
     from fuzz.planners.parent import end_with_parent
     from fuzz.planners.tree import open_tree
+    from fuzz.planners.tree_owner import BuilderError
 
     end_with_parent()
     asks = os.fdopen(args.ask, "rb")
@@ -150,7 +153,11 @@ def main() -> int:
         faulthandler.disable()
         faulthandler.enable()
         apply_overlays(args.overlay, modules.get("planning", modules["utils"]))
-        tree = open_tree(modules)
+        tree = open_tree(modules, args.builder)
+    except BuilderError as error:
+        answers.write(protocol.pack(protocol.Failed(error=str(error), field="builder")))
+        answers.flush()
+        return 1
     except Exception as error:
         import traceback
 

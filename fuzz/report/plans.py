@@ -14,7 +14,7 @@ from rich.table import Table
 from fuzz.planners.protocol import Hello
 from oracles.case import Case, case_id, kind_of, mode_of
 from oracles.geometry import page_bytes
-from oracles.plan import STAGES, Died, Group, Outcome, Plan, Refusal, Refused, TimedOut, Unsupported, plan_of
+from oracles.plan import STAGES, Died, Group, Outcome, Plan, Refusal, Refused, TimedOut, Unsupported, owner_of, plan_of
 from oracles.quality import Assessment, assess
 
 
@@ -71,6 +71,7 @@ def _one_json(case: Case, one: Planned) -> dict[str, Any]:
         "revision": one.revision,
         "outcome": type(outcome).__struct_config__.tag,
         "problem": _problem(outcome),
+        "owner": owner_of(outcome),
         "stages": stages,
         "groups": [
             {
@@ -165,6 +166,8 @@ def _plan_cell(case: Case, one: Planned) -> Table:
     outer.add_column()
     outer.add_row(f"[bold]{escape(one.address)}[/] (vLLM {escape(one.hello.version)})")
     outcome, plan = one.outcome, plan_of(one.outcome)
+    if plan is not None and plan.owner:
+        outer.add_row(f"  grouped by {escape(plan.owner)}")
     if plan is not None and plan.groups is not None:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for name, justify in (

@@ -14,7 +14,7 @@ from msgspec import structs
 from oracles.case import MlaSpec, SlidingWindowMlaSpec, Spec
 from oracles.compare import Difference, differ, fields_difference, groups_difference, planner_function
 from oracles.law import TYPED_REFUSALS, Breach, Evidence
-from oracles.plan import Group, Outcome, Placement, Plan, Planned, Refused, Stage, plan_of, refusal_at
+from oracles.plan import Group, Outcome, Placement, Plan, Planned, Refused, Stage, owner_of, plan_of, refusal_at
 from oracles.reference.plan import Unruled, expected_plan
 from oracles.reference.rules import RuleSet
 
@@ -34,9 +34,9 @@ def compare_with(expected: Outcome | Unruled, obtained: Outcome) -> list[Breach]
     """The breach between an expectation and an outcome, at most one: the first difference.
 
     Later stages follow from earlier ones, so they are compared only while all before agree. There is no breach
-    where no rule applies, nor for an outcome that is no answer (laws judge those).
+    where no rule applies, as to a plan that has an owner, nor for an outcome that is no answer (laws judge those).
     """
-    if isinstance(expected, Unruled) or not isinstance(obtained, Planned | Refused):
+    if isinstance(expected, Unruled) or not isinstance(obtained, Planned | Refused) or owner_of(obtained):
         return []
     for stage, law in STAGE_LAWS:
         found = _stage_difference(stage, expected, obtained)
