@@ -229,7 +229,7 @@ def judge(
         findings.append(_finding(breach, "fixed", "unpatched"))
     unsupported = [o for o in outcomes if isinstance(o, Unsupported)]
     if findings:
-        worst = max(findings, key=lambda f: _GRAVITY[f.verdict]).verdict
+        worst = max((f.verdict for f in findings), key=gravity)
         return Verdict(name=worst, findings=tuple(findings))
     if unsupported:
         return Verdict(name="inconclusive", reason=f"unsupported: {unsupported[0].field}")
@@ -241,6 +241,11 @@ def judge(
 _GRAVITY: dict[VerdictName, int] = {
     "agree": 0, "inconclusive": 1, "fixed": 2, "unfixed": 3, "dispute": 4, "regression": 5,
 }  # fmt: skip
+
+
+def gravity(name: VerdictName) -> int:
+    """How grave a verdict is beside others."""
+    return _GRAVITY[name]
 
 
 def _key(breach: Breach) -> tuple[str, str, str, str]:
@@ -256,5 +261,5 @@ def _finding(breach: Breach, verdict: VerdictName, side: Side) -> Finding:
 
 __all__ = [
     "FAILING", "VERDICTS", "Contract", "Difference", "Finding", "Planned", "Verdict", "VerdictName",
-    "differ", "groups_difference", "judge", "outcome_difference", "plan_difference",
+    "differ", "gravity", "groups_difference", "judge", "outcome_difference", "plan_difference",
 ]  # fmt: skip

@@ -11,16 +11,21 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fuzz.harvest.figures import Figures, figures_of
+from fuzz.harvest.figures import Figures, GroupFigures, figures_of
 from fuzz.harvest.models import Modelled
+from fuzz.harvest.painting import Painted, breaches_of, paint_plans, painted_words
 from fuzz.known import KnownFindings
-from fuzz.pair import Pair
-from oracles.case import Case, case_id
-from oracles.compare import FAILING, Finding
+from fuzz.pair import Judged, Pair
+from fuzz.replay.memory.check import TWINS
+from oracles.case import case_id
+from oracles.compare import FAILING, Finding, Verdict, gravity, judge
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """The plans for one view of the settings; ``failing`` are the findings that nothing in known.toml covers."""
+    """The plans for one view of the settings; ``failing`` are the findings that nothing in known.toml covers.
+
+    ``replay`` tells what came of painting the unpatched and the patched plan.
+    """
 
     of: str
     case: str
@@ -29,6 +34,7 @@ class View(Struct, frozen=True, kw_only=True):
     block_size: int
     verdict: str
     reason: str
+    replay: tuple[Painted, Painted]
     findings: tuple[Finding, ...]
     failing: tuple[str, ...]
     unpatched: Figures
@@ -46,6 +52,7 @@ class Checked(Struct, frozen=True, kw_only=True):
     patched: str
     contract: str
     sentence: str
+    replayed: str
     views_differ: tuple[str, ...]
     views: tuple[View, ...]
 
@@ -56,27 +63,48 @@ class Checked(Struct, frozen=True, kw_only=True):
 
 
 def check_model(pair: Pair, made: Modelled, known: KnownFindings) -> Checked:
-    """Plans the model in each view of its settings. Raises PlannerError."""
-    views = [_view(pair, "engine core", made.case, known)]
+    """Plans the model in each view of its settings and replays the plans. Raises PlannerError and Disagreement."""
+    seen = [("engine core", pair.ask(made.case))]
     if made.workers is not None:
-        views.append(_view(pair, "workers", made.workers, known))
+        seen.append(("workers", pair.ask(made.workers)))
+    painted = paint_plans([(one.case, outcome) for _, one in seen for outcome in (one.unpatched, one.patched)])
+    views = [_view(of, judged, (painted[2 * at], painted[2 * at + 1]), known) for at, (of, judged) in enumerate(seen)]
     return Checked(
         model=made.name, grade=made.grade, degraded=made.degraded, vllm=pair.unpatched.hello().version,
         unpatched=pair.unpatched.address, patched=pair.patched.address, contract=pair.contract,
-        sentence=_sentence(made, views[0]), views_differ=_differences(views), views=tuple(views),
+        sentence=_sentence(made, views[0]),
+        replayed=painted_words(_distinct(painted)), views_differ=_differences(views), views=tuple(views),
     )  # fmt: skip
 
 
-def _view(pair: Pair, of: str, case: Case, known: KnownFindings) -> View:
-    judged = pair.ask(case)
-    findings = judged.verdict.findings
+def _distinct(painted: list[Painted]) -> list[Painted]:
+    """Equal plans are painted once, and told once."""
+    return list({id(one): one for one in painted}.values())
+
+
+def _view(of: str, judged: Judged, painted: tuple[Painted, Painted], known: KnownFindings) -> View:
+    case = judged.case
+    verdict = _with_replay(judged, painted)
+    findings = verdict.findings
     failing = [f for f in findings if f.verdict in FAILING and not known.covers(f.fingerprint, f.verdict)]
     return View(
         of=of, case=case_id(case), dcp=case.settings.dcp, memory=tuple(one.memory for one in case.settings.workers),
-        block_size=case.settings.block_size, verdict=judged.verdict.name, reason=judged.verdict.reason,
+        block_size=case.settings.block_size, verdict=verdict.name, reason=verdict.reason, replay=painted,
         findings=findings, failing=tuple(f.fingerprint for f in failing),
         unpatched=figures_of(case, judged.unpatched), patched=figures_of(case, judged.patched),
     )  # fmt: skip
+
+
+def _with_replay(judged: Judged, painted: tuple[Painted, Painted]) -> Verdict:
+    """The verdict with what painting found and no law of placement had."""
+    laws = judged.verdict
+    told = {TWINS.get(finding.law) for finding in laws.findings}
+    before, after = ([b for b in breaches_of(judged.case, one) if b.law not in told] for one in painted)
+    if not before and not after:
+        return laws
+    more = judge(before, after, (judged.unpatched, judged.patched))
+    name = max(laws.name, more.name, key=gravity)
+    return Verdict(name=name, findings=(*laws.findings, *more.findings))
 
 
 def _differences(views: list[View]) -> tuple[str, ...]:
@@ -102,25 +130,31 @@ def _sentence(made: Modelled, view: View) -> str:
     """The verdict in one sentence."""
     before, after = view.unpatched, view.patched
     start = f"{made.name} ({made.grade}) at DCP {view.dcp}"
-    if after.refused:
+    if after.unsaid or before.unsaid:
+        starts = f"inconclusive: {after.refused if after.unsaid else before.refused}"
+    elif after.refused and before.digest == after.digest:
+        starts = f"does not start, with the patch or without it: {after.refused}"
+    elif after.refused:
         starts = f"does not start with the patch: {after.refused}"
     elif before.refused:
         starts = f"starts only with the patch; without it: {before.refused}"
     else:
-        starts = "starts"
+        starts = "starts; " + _change(before, after)
     if view.failing:
         found = f"{len(view.failing)} finding{'s' if len(view.failing) > 1 else ''} ({view.verdict})"
     elif view.verdict == "inconclusive":
-        found = f"nothing can be said of the laws: {view.reason}"
+        found = f"no law is broken; the reference is silent: {view.reason}"
     else:
         found = "no finding" if view.verdict == "agree" else f"no finding that fails ({view.verdict})"
-    return f"{start}: {starts}; {_change(before, after)}; {found}."
+    return f"{start}: {starts.rstrip('.')}; {found}."
 
 
 def _change(before: Figures, after: Figures) -> str:
     if before.digest == after.digest:
         return "the patch changes nothing"
     told = []
+    if before.owner != after.owner:
+        told.append(f"{after.owner or 'vLLM itself'} groups instead of {before.owner or 'vLLM itself'}")
     if len(before.groups) != len(after.groups):
         told.append(f"{len(before.groups)} groups become {len(after.groups)}")
     elif before.groups != after.groups:
@@ -157,28 +191,45 @@ def show_checked(checked: Checked, console: Console) -> None:
             )
     for line in checked.views_differ:
         console.print(f"[yellow]views differ[/] {escape(line)}", soft_wrap=True)
+    console.print(f"Replay: {escape(checked.replayed)}.", soft_wrap=True)
     console.print(f"[bold]{escape(checked.sentence)}[/]", soft_wrap=True)
 
 
+def _whose(group: GroupFigures) -> str:
+    """Whether the layers of a group are the target's, the draft's, or both."""
+    if not group.draft_layers:
+        return "target"
+    if group.draft_layers == group.layers:
+        return "draft"
+    return f"target, {group.draft_layers} of draft"
+
+
 def _show_plan(title: str, figures: Figures, console: Console) -> None:
-    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("groups", "layers", "kind", "mode", "block", "span", "page", "padding"):
-        table.add_column(name, justify="left" if name in ("kind", "mode") else "right", no_wrap=True)
+    owner = f", grouped by {figures.owner}" if figures.owner else ""
+    console.print(f"[bold]{escape(title + owner)}[/]", soft_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    words = ("of", "kind", "mode")
+    for name in ("groups", "layers", *words, "block (tokens)", "span (tokens)", "page (bytes)", "padding"):
+        table.add_column(name, justify="left" if name in words else "right", no_wrap=True)
     for group, equal in groupby(figures.groups):  # a model has tens of groups, and few that differ
+        of = _whose(group)
         table.add_row(
-            f"{len(list(equal)):,} ×", f"{group.layers:,}", group.kind + (" (uniform)" if group.wrapper else ""),
-            group.mode + (" (draft)" if group.draft else ""), f"{group.block_size:,}", f"{group.span_tokens:,}",
-            f"{group.page_bytes:,}", "–" if group.padding_percent is None else f"{group.padding_percent:.1f} %",
+            f"{len(list(equal)):,} ×", f"{group.layers:,}", of, group.kind + (" (uniform)" if group.wrapper else ""),
+            group.mode, f"{group.block_size:,}", f"{group.span_tokens:,}", f"{group.page_bytes:,}",
+            "–" if group.padding_percent is None else f"{group.padding_percent:.1f} %",
+            style="cyan" if of == "draft" else "",
         )  # fmt: skip
     if figures.groups:
         console.print(table)
-    else:
-        console.print(escape(title))
     if figures.blocks is not None and figures.block_bytes is not None:
-        console.print(f"  {figures.blocks:,} blocks of {figures.block_bytes:,} bytes")
+        used = figures.blocks * figures.block_bytes
+        console.print(
+            f"  {figures.blocks:,} blocks of {figures.block_bytes:,} bytes: {used / 2**30:.2f} GiB per worker"
+        )
     if figures.tokens is not None:
         console.print(
             f"  {figures.tokens:,} tokens: {figures.concurrency:.2f} requests of {figures.model_len:,} tokens at once"
         )
     if figures.refused:
-        console.print(f"  [red]refused[/] at {escape(figures.refused)}", soft_wrap=True)
+        mark = "[yellow]inconclusive[/]:" if figures.unsaid else "[red]refused[/] at"
+        console.print(f"  {mark} {escape(figures.refused)}", soft_wrap=True)

@@ -194,11 +194,12 @@ def _by_draft(compared: Compared) -> str:
     counts = {
         draft: sum(row.telling for row in compared.rows if row.draft == draft) for draft in (NO_DRAFT, WINDOW_DRAFT)
     }
-    refused = sum(bool(row.before.refused) for row in compared.rows)
-    after = sum(bool(row.after.refused) for row in compared.rows)
+    refused = sum(bool(row.before.refused) for row in compared.rows if not row.before.unsaid)
+    after = sum(bool(row.after.refused) for row in compared.rows if not row.after.unsaid)
+    unsaid = sum(row.before.unsaid or row.after.unsaid for row in compared.rows)
     return (
         f"Without a draft {counts[NO_DRAFT]} change, with one {counts[WINDOW_DRAFT]}. "
-        f"Refused before: {refused}; after: {after}."
+        f"Refused before: {refused}; after: {after}." + (f" Inconclusive: {unsaid}." if unsaid else "")
     )
 
 
@@ -213,7 +214,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 def _groups(figures: Figures) -> str:
     if figures.refused:
         reason = figures.refused.replace("|", "/")
-        return "refused at " + (reason if len(reason) <= MAX_REASON else reason[:MAX_REASON] + "…")
+        word = "inconclusive: " if figures.unsaid else "refused at "
+        return word + (reason if len(reason) <= MAX_REASON else reason[:MAX_REASON] + "…")
     return f"{len(figures.groups)}: {figures.shape()}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fuzz.harvest.config_files import ConfigError
 from fuzz.harvest.estimate import estimate
@@ -19,7 +19,8 @@ class Modelled(Struct, frozen=True, kw_only=True):
     """A model as a case.
 
     ``case`` has the settings that the engine core plans with, ``workers`` those of its workers where they differ.
-    ``degraded`` says why the case is worth less than a harvest; empty when it is one.
+    ``degraded`` says why the case is worth less than a harvest; empty when it is one. ``owns_grouping`` tells
+    whether the model's class groups its layers itself (0.33), in the tree that was harvested.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Modelled(Struct, frozen=True, kw_only=True):
     workers: Case | None = None
     version: str = ""
     architecture: str = ""
+    owns_grouping: bool = False
     degraded: str = ""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -50,7 +52,8 @@ def model_case(harvester: Harvester, request: Request, *, memory: int = MEMORY, 
         return Modelled(
             name=request.name, grade=grade, case=case_from_harvest(harvest, memory=memory),
             workers=workers_case(harvest, memory=memory), version=harvester.version,
-            architecture=str(harvest["architecture"]), notes=tuple(harvest["faked"]), seconds=reply.seconds,
+            architecture=str(harvest["architecture"]), owns_grouping=harvest["owns_grouping"],
+            notes=tuple(harvest["faked"]), seconds=reply.seconds,
             peak_bytes=reply.peak_bytes,
         )  # fmt: skip
     except HarvestError as error:
@@ -67,8 +70,12 @@ def _instead(request: Request, reply: Reply, memory: int) -> Modelled:
         case = estimate(request, memory=memory)
     except ConfigError as error:
         raise ConfigError(f"{request.name}: cannot be harvested ({reason}), nor estimated: {error}") from None
+    names = [str(name) for name in request.config.get("architectures") or ()]
+    if names:  # its class may own its grouping: then that of the class, or nothing, is to be told
+        settings = structs.replace(case.settings, architecture=names[0])
+        case = structs.replace(case, settings=settings)
     return Modelled(
         name=request.name, grade="estimated", case=case, degraded=reason,
-        architecture=", ".join(map(str, request.config.get("architectures") or ())), seconds=reply.seconds,
+        architecture=", ".join(names), seconds=reply.seconds,
         peak_bytes=reply.peak_bytes,
     )  # fmt: skip

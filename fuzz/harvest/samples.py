@@ -168,6 +168,8 @@ def _settings(harvest: dict[str, Any], memory: int) -> Settings:
         ),
         prefix_match_unit=config["hash_block_size"],
         model_type=harvest["model_config"]["model_type"],
+        # Of harvests made before 0.33, in which a class may own its grouping, the class was not kept.
+        architecture=harvest.get("architecture"),
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from oracles.case import load_case
 from tests.harvest.test_process import DFLASH, LLAMA, SPARSE
+from tests.planners.owners import BY_CONFIG, BY_PLATFORM, owning_diff
 
 ROOT = Path(__file__).parents[2]
 GROUPING = '''
@@ -116,6 +117,65 @@ def test_check_tells_what_the_patch_changes(tmp_path: Path) -> None:
     assert [group["layers"] for group in view["unpatched"]["groups"]] == [2, 2, 2, 2]
     assert [group["layers"] for group in view["patched"]["groups"]] == [6, 2]
     assert "4 groups become 2" in told["sentence"]
+
+
+@pytest.mark.slow
+def test_check_shows_a_row_for_the_draft_what_was_replayed_and_one_sentence(tmp_path: Path) -> None:
+    draft = write(tmp_path, DFLASH, "draft.json")
+    done = kvfuzz(
+        "check", write(tmp_path, LLAMA, "llama.json"), "--draft", draft, "--draft-method", "dflash", "--tp", "16",
+        "--dcp", "2", folder=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if "×" in line]
+    assert rows[2:] == [
+        ["1", "×", "6", "target", "full", "sharded", "16", "32", "8,192", "0.0", "%"],
+        ["1", "×", "2", "draft", "full", "replicated", "16", "16", "8,192", "66.7", "%"],
+    ]
+    replay, sentence = done.stdout.splitlines()[-2:]
+    assert replay == (
+        "Replay: 4 pools painted on the CPU and read back; the largest of 8.0 GiB for the 64.0 planned; "
+        "every page kept its bytes."
+    )
+    assert sentence == (
+        "llama (simulated) at DCP 2: starts; the patch: 4 groups become 2, a block takes 16,384 → 49,152 bytes, "
+        "capacity -44.4 %; no finding that fails (fixed)."
+    )
+
+
+@pytest.mark.slow
+def test_a_model_that_owns_its_grouping_is_checked_through_its_class(tmp_path: Path) -> None:
+    diff = owning_diff(tmp_path)
+    config = write(tmp_path, LLAMA)
+    done = kvfuzz(
+        "check", config, "--platform", "cpu", "--unpatched", "pypi:0.33.0", "--patched", f"pypi:0.33.0+{diff}",
+        "--max-model-len", str(BY_CONFIG), "--block-size", "128", folder=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "owners.diff, grouped by the model class LlamaForCausalLM" in done.stdout
+    assert "no rules say how the model class LlamaForCausalLM should group" in done.stdout
+    again = kvfuzz("harvest", config, "--planner", f"pypi:0.33.0+{diff}", "-o", "case.json", folder=tmp_path)
+    assert "grouped by its own class" in again.stdout
+    case = load_case((tmp_path / "case.json").read_bytes())
+    assert case.settings.architecture == "LlamaForCausalLM"
+
+
+@pytest.mark.slow
+def test_what_a_class_that_owns_its_grouping_lacks_is_said_aloud(tmp_path: Path) -> None:
+    done = kvfuzz(
+        "check", write(tmp_path, LLAMA), "--platform", "cpu", "--unpatched", "pypi:0.33.0", "--patched",
+        f"pypi:0.33.0+{owning_diff(tmp_path)}", "--max-model-len", str(BY_PLATFORM), folder=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "may need what is not here, its platform" in done.stdout
+    assert ": inconclusive: cannot be said" in done.stdout.splitlines()[-1]
+
+
+def test_a_builder_for_a_tree_without_builders_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "kvfuzz.toml").write_text('[planners.mine]\naddress = "installed"\nbuilder = "os.path:join"\n')
+    done = kvfuzz("compare-plans", "--patched", "mine", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "planner 'mine': builder: this vLLM has no KVCacheConfigBuilder" in done.stderr
 
 
 @pytest.mark.slow

@@ -90,6 +90,7 @@ def harvest(request: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         "model": request["name"],
         "model_config": {"model_type": str(config.model_config.hf_config.model_type)},
         "architecture": config.model_config.architecture,
+        "owns_grouping": bool(getattr(config.model_config, "supports_kv_cache_grouping", False)),
         "request": {key: request[key] for key in ("platform", "tp", "dcp", "pp", "block_size", "kv_cache_dtype")},
         "faked": notes,
         "reads": reads,
