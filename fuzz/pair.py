@@ -24,7 +24,7 @@ from oracles.derived import DERIVED, OF_ANY_OWNER
 from oracles.law import Breach, Contract, Evidence, Parts, stage_of
 from oracles.laws import broken_laws
 from oracles.plan import Died, Outcome, Planned, TimedOut, owner_of
-from oracles.reference import RuleSet, Unruled, compare_with, expected_plan, rules_for
+from oracles.reference import RuleSet, Unruled, compare_with, expected_plan, refusals_by, rules_for
 
 Answers = dict[str, Answer]
 """One planner's answers about one case: ``case``, its parts ``sharded`` and ``replicated``, a derived form."""
@@ -105,14 +105,14 @@ def told_once(laws: list[Breach], reference: Sequence[Breach]) -> list[Breach]:
 
 
 def broken_in_parts(evidence: Evidence) -> list[Breach]:
-    """What can be judged of the one-mode parts of a case with nothing else known."""
+    """What can be judged of the one-mode parts of a case with nothing else known: that they are refused, and how."""
     if evidence.parts is None:
         return []
-    return [
-        breach
-        for outcome in (evidence.parts.sharded, evidence.parts.replicated)
-        for breach in broken_laws(Evidence(case=evidence.case, contract=evidence.contract, outcome=outcome), REFUSALS)
-    ]
+    found: list[Breach] = []
+    for outcome in (evidence.parts.sharded, evidence.parts.replicated):
+        found += broken_laws(Evidence(case=evidence.case, contract=evidence.contract, outcome=outcome), REFUSALS)
+        found += refusals_by(outcome)
+    return found
 
 
 def _breaches(evidence: Evidence, expected: Outcome | Unruled) -> list[Breach]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -61,6 +62,7 @@ def _minimised(
         return  # the findings stand as they are; the run itself is over
     except Exception:
         # A fault of ours: the report must not be lost with it.
+        print("Minimising failed, the findings stand. This is a fault of kvfuzz: please report it.", file=sys.stderr)
         traceback.print_exc()
     finally:
         pair.close()

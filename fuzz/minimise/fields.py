@@ -88,7 +88,7 @@ def default_fields(case: Case) -> Iterator[Case]:
     """Spec fields at their defaults: all of all specs, all of one, one field of all specs, one field of one."""
     yield with_specs(case, [_plain(spec) for spec in case.specs])
     for at, spec in enumerate(case.specs):
-        yield _with_spec(case, at, _plain(spec))
+        yield with_spec(case, at, _plain(spec))
     names = dict.fromkeys(
         f.name
         for spec in case.specs
@@ -99,10 +99,11 @@ def default_fields(case: Case) -> Iterator[Case]:
         yield with_specs(case, [_field_default(spec, name) for spec in case.specs])
     for at, spec in enumerate(case.specs):
         for name in names:
-            yield _with_spec(case, at, _field_default(spec, name))
+            yield with_spec(case, at, _field_default(spec, name))
 
 
-def _with_spec(case: Case, at: int, spec: LayerSpec) -> Case:
+def with_spec(case: Case, at: int, spec: LayerSpec) -> Case:
+    """``case`` with one entry of its spec table replaced."""
     return with_specs(case, [*case.specs[:at], spec, *case.specs[at + 1 :]])
 
 
@@ -125,7 +126,7 @@ def merge_specs(case: Case) -> Iterator[Case]:
     for dropped in range(len(case.specs)):
         for kept in range(len(case.specs)):
             if kept != dropped:
-                yield _with_spec(case, dropped, case.specs[kept])
+                yield with_spec(case, dropped, case.specs[kept])
 
 
 def padded_alone(case: Case) -> Iterator[Case]:
@@ -149,7 +150,7 @@ def align_specs(case: Case) -> Iterator[Case]:
             for field in fields_of(type(spec)):
                 theirs = getattr(other, field.name, None)
                 if theirs is not None and theirs != getattr(spec, field.name):
-                    yield _with_spec(case, at, structs.replace(spec, **{field.name: theirs}))
+                    yield with_spec(case, at, structs.replace(spec, **{field.name: theirs}))
 
 
 def exchange(case: Case) -> Iterator[Case]:
@@ -173,7 +174,7 @@ def plainer_kinds(case: Case) -> Iterator[Case]:
         for kind in KINDS[: KINDS.index(kind_of(spec))]:
             for made in (converted(spec, kind), plainest(kind, replicated=getattr(spec, "replicated", False))):
                 if made is not None:
-                    yield _with_spec(case, at, made)
+                    yield with_spec(case, at, made)
 
 
 def without_replication(case: Case) -> Iterator[Case]:
@@ -181,7 +182,7 @@ def without_replication(case: Case) -> Iterator[Case]:
     for at, spec in enumerate(case.specs):
         if isinstance(spec, AttentionSpec) and spec.replicated:
             for kind in KINDS:
-                yield _with_spec(case, at, plainest(kind, replicated=False))
+                yield with_spec(case, at, plainest(kind, replicated=False))
 
 
 def plain_specs(case: Case) -> Iterator[Case]:
@@ -189,7 +190,7 @@ def plain_specs(case: Case) -> Iterator[Case]:
     plain = [plainest(kind_of(s), replicated=getattr(s, "replicated", False)) for s in case.specs]
     yield with_specs(case, plain)
     for at, spec in enumerate(plain):
-        yield _with_spec(case, at, spec)
+        yield with_spec(case, at, spec)
 
 
 @functools.cache
@@ -234,7 +235,7 @@ def plainer_numbers(case: Case) -> Iterator[Case]:
     for at, spec in enumerate(case.specs):
         for field in fields_of(type(spec)):
             for value in _plainer_values(case, spec, field.name):
-                yield _with_spec(case, at, structs.replace(spec, **{field.name: value}))
+                yield with_spec(case, at, structs.replace(spec, **{field.name: value}))
     settings = case.settings
     for field in fields_of(Settings):
         old = getattr(settings, field.name)
@@ -260,10 +261,10 @@ def plainer_names(case: Case) -> Iterator[Case]:
     for at, spec in enumerate(case.specs):
         if isinstance(spec, MambaSpec):
             for value in RANKED["dtype"]:
-                yield _with_spec(case, at, structs.replace(spec, dtypes=(value,) * len(spec.dtypes)))
+                yield with_spec(case, at, structs.replace(spec, dtypes=(value,) * len(spec.dtypes)))
         for name in ("dtype", "kv_quant_mode"):
             for value in RANKED[name] if hasattr(spec, name) else ():
-                yield _with_spec(case, at, structs.replace(spec, **{name: value}))
+                yield with_spec(case, at, structs.replace(spec, **{name: value}))
 
 
 def _replaced(spec: LayerSpec, name: str, value: int) -> LayerSpec:
@@ -358,9 +359,9 @@ def plainer_states(case: Case) -> Iterator[Case]:
         total = content_bytes(spec)
         dtype = "bfloat16" if total % 2 == 0 else "uint8"
         size = total // DTYPE_BYTES[dtype]
-        yield _with_spec(case, at, structs.replace(spec, shapes=((size,),), dtypes=(dtype,)))
+        yield with_spec(case, at, structs.replace(spec, shapes=((size,),), dtypes=(dtype,)))
         for kept in range(len(spec.shapes)):
-            yield _with_spec(case, at, structs.replace(spec, shapes=(spec.shapes[kept],), dtypes=(spec.dtypes[kept],)))
+            yield with_spec(case, at, structs.replace(spec, shapes=(spec.shapes[kept],), dtypes=(spec.dtypes[kept],)))
 
 
 def plainer(field: str, value: int) -> Iterator[int]:

@@ -8,6 +8,7 @@ last the canonical bytes, shorter first.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -104,6 +105,11 @@ def _numbers_rank(case: Case) -> int:
     owners: list[Struct] = [case.settings, *case.settings.workers, *case.specs]
     if case.settings.speculative is not None:
         owners.append(case.settings.speculative)
+    return numbers_rank(owners)
+
+
+def numbers_rank(owners: Iterable[Struct]) -> int:
+    """How far the values of all fields are from plain, together (``value_rank``)."""
     total = 0
     for owner in owners:
         for field in fields_of(type(owner)):

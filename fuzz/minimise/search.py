@@ -20,6 +20,7 @@ from fuzz.minimise.catalogue import catalogue
 from fuzz.minimise.layers import is_askable
 from fuzz.minimise.neighbour import Variation, variations
 from fuzz.minimise.order import Key, limits, order_key
+from fuzz.minimise.palette import aside
 from fuzz.pair import Pair, Pending
 from oracles.case import Case, case_id
 from oracles.compare import FAILING, Finding, Verdict
@@ -30,14 +31,11 @@ RUNS = 3
 BATCHES = (4, 8, 16, 32)
 """Cases per batch: small while a pass is likely to succeed at once, larger while it is not."""
 
-MAX_CATALOGUE = 2_000
-"""Plain cases asked at the end, in both planners about three seconds."""
-
 CATALOGUE_UP_TO = 4
 """A fault that still needs more layers than this is not found among cases of two."""
 
-MAX_PAIRS = 2_500
-"""Two changes at once are tried at the end, up to this many: about five seconds of two warm planners."""
+MAX_PAIRS = 2_000
+"""Two changes at once are tried at the end, up to this many of each sort: six seconds of two warm planners."""
 
 PASSES: tuple[tuple[str, fields.Pass], ...] = (
     ("sketches", layers.sketches),
@@ -172,19 +170,22 @@ class Minimiser:
         """The plainest cases of all, asked outright."""
         if len(self.case.layers) > CATALOGUE_UP_TO:
             return None
-        offered = self._smaller(catalogue(self.case, self._key))
-        return self._first("catalogue", itertools.islice(offered, MAX_CATALOGUE))
+        return self._first("catalogue", self._smaller(catalogue(self.case, self._key)))
 
     def _in_pairs(self) -> Better | None:
         """Two changes at once, for faults that need two fields to move together."""
 
         def pairs() -> Iterator[Case]:
-            steps = [case for one in PAIRED for case in one(self.case)]
             for step in steps:
                 for one in PAIRED:
                     yield from one(step)
 
-        return self._first("two changes", itertools.islice(self._smaller(pairs()), MAX_PAIRS))
+        def beside() -> Iterator[Case]:
+            return (other for step in steps if order_key(step) < self._key for other in aside(step))
+
+        steps = [case for one in PAIRED for case in one(self.case)]
+        offered = (itertools.islice(self._smaller(cases), MAX_PAIRS) for cases in (beside(), pairs()))
+        return self._first("two changes", itertools.chain.from_iterable(offered))
 
     def _first(self, name: str, offered: Iterator[Case]) -> Better | None:
         """The least case of the first batch in which one shows the target."""

@@ -4,8 +4,10 @@
 ``compare_with`` tells how a planner's outcome differs from that. Clarity comes before speed.
 """
 
-from oracles.reference.compare import compare_with, reference_breaches
+from oracles.reference.compare import compare_with, reference_breaches, refusals_by
 from oracles.reference.plan import Unruled, expected_plan
 from oracles.reference.rules import RULE_SETS, RuleSet, rules_for
 
-__all__ = ["RULE_SETS", "RuleSet", "Unruled", "compare_with", "expected_plan", "reference_breaches", "rules_for"]
+__all__ = [
+    "RULE_SETS", "RuleSet", "Unruled", "compare_with", "expected_plan", "reference_breaches", "refusals_by", "rules_for",
+]  # fmt: skip

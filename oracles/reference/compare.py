@@ -57,8 +57,11 @@ def _stage_difference(stage: Stage, expected: Outcome, obtained: Outcome) -> Dif
             return Difference(
                 path=f"{stage}.refusal", expected=f"a refusal ({wanted.message})", obtained="a plan", error=wanted.type
             )  # fmt: skip
-        if got.type in TYPED_REFUSALS:
-            return differ(f"{stage}.refusal.type", wanted.type, got.type)
+        if got.type in TYPED_REFUSALS and got.type != wanted.type:
+            return Difference(
+                path=f"{stage}.refusal.type", expected=wanted.type, obtained=got.type,
+                error=got.type, frame=planner_function(got.frames),
+            )  # fmt: skip
         return None
     if got is not None:
         if not _is_judged(stage, a):
@@ -146,4 +149,15 @@ def _where(placement: Placement) -> dict[str, tuple[int, int, frozenset[str]]]:
     }
 
 
-__all__ = ["compare_with", "placement_difference", "plain_facts", "reference_breaches"]
+def refusals_by(outcome: Outcome) -> Iterator[Breach]:
+    """The breaches that ``compare_with`` may find in an outcome because it is refused, whatever is expected of it."""
+    if isinstance(outcome, Refused):
+        for stage, law in STAGE_LAWS:
+            refusal = refusal_at(outcome, stage)
+            if refusal is not None:
+                for path in (f"{stage}.refusal", f"{stage}.refusal.type"):
+                    frame = planner_function(refusal.frames)
+                    yield Breach(law=law, path=path, error=refusal.type, frame=frame, detail=refusal.message)
+
+
+__all__ = ["compare_with", "placement_difference", "plain_facts", "reference_breaches", "refusals_by"]

@@ -11,7 +11,7 @@ from oracles.compare import judge
 from oracles.law import Breach
 from oracles.laws import broken_laws
 from oracles.plan import Planned, Refusal, Refused
-from oracles.reference import compare_with, expected_plan
+from oracles.reference import compare_with, expected_plan, refusals_by
 from tests.oracles.models import FULL, RULES, WINDOW, breaches, model, planned, right_plan, with_group
 from tests.oracles.test_laws import PLANTED
 
@@ -79,6 +79,21 @@ def test_a_bare_refusal_where_one_is_due_is_left_to_the_laws() -> None:
     )
     assert compare_with(refusals[0], refusals[1]) == []
     assert [one.path for one in compare_with(refusals[0], refusals[2])] == ["group.refusal.type"]
+
+
+def test_a_part_refused_in_the_same_way_is_the_same_breach() -> None:
+    """The patched planner hands on what the unpatched one says of a part: no regression, whatever is expected."""
+    plan = right_plan(model())
+    due, other = (
+        Refused(refusals=(Refusal(stage="group", type=name, message="no", frames=(f"vllm/x.py:{name}:1",)),), plan=plan)
+        for name in ("NotImplementedError", "ValueError")
+    )
+    outcomes = (due, other)
+    for expected in (due, planned(plan)):
+        breaches = compare_with(expected, other)
+        assert judge([], breaches, outcomes).name == "regression"
+        assert judge([], breaches, outcomes, list(refusals_by(other))).name == "unfixed"
+        assert judge([], breaches, outcomes, list(refusals_by(due))).name == "regression"
 
 
 def _judged(unpatched: list[Breach], patched: list[Breach], unruled: str = "") -> str:
