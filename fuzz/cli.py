@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
+from msgspec import structs
 
 from fuzz import cli_corpus, cli_findings, cli_harvest, cli_measure, cli_replay, cli_requests, cli_run, cli_score
 from fuzz.cli_common import (
@@ -38,7 +39,7 @@ from fuzz.planners.fetch import FetchError
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, PlannerError, Question, UnusableEntry
 from fuzz.planners.trees import read_config
 from fuzz.replay.requests import CHECKS
-from fuzz.replay_cases import replay_all, show_replayed
+from fuzz.replay_cases import paint_on_device, replay_all, show_painted, show_replayed
 from fuzz.report import plans
 from fuzz.report.consumer import ReportError
 from fuzz.store import DEFAULT_FOLDER, Store
@@ -86,6 +87,11 @@ def replay(
     contract: ContractFlag = None,
     gate: GateFlag = False,
     known_files: KnownFlag = None,
+    device: Annotated[
+        Literal["cpu", "cuda"] | None,
+        typer.Option(help="Also allocate the patched planner's pools there and paint them, one plan a feature tuple."),
+    ] = None,
+    budget_s: Annotated[float, typer.Option(min=0, help="Seconds for the pools on the device.")] = 200.0,
     deadline: Deadline = CASE_SECONDS,
     memory_gib: MemoryGiB = MEMORY_BYTES / 2**30,
     store: StoreFlag = DEFAULT_FOLDER,
@@ -103,12 +109,18 @@ def replay(
             pair, chosen, known, gate=gate,
             serves=lambda name: what != "all" or name.startswith("requests/") or name in served,
         )  # fmt: skip
+        if device is not None:
+            clean = {one.id for one in report.cases if one.result == "FIXED"}
+            painted = paint_on_device(pair.patched, [case for _, case in chosen], clean, device, budget_s)
+            report = structs.replace(report, device=painted)
     finally:
         pair.close()
     if json:
         print_json(report)
     else:
         show_replayed(report, out(), details=what != "all")
+        if report.device is not None:
+            show_painted(report.device, out())
     raise typer.Exit(1 if report.failed else 3 if report.errors else 0)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -15,8 +18,15 @@ from fuzz.campaign.events import GATED
 from fuzz.known import KnownFindings
 from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Judged, Pair, PlannerInfo
+from fuzz.planners.process import Planner
+from fuzz.replay import device as script
+from fuzz.replay.memory.pools import write_pools
+from fuzz.replay.memory.select import interesting, planned_pools
 from oracles.case import Case, case_id
 from oracles.compare import FAILING, Finding
+
+CAP_GIB = 8.0
+"""Larger pools are skipped on a device; each large plan is painted once more with few blocks."""
 
 Result = Literal["FIXED", "FAILED", "KNOWN", "ERROR"]
 
@@ -32,17 +42,35 @@ class Replayed(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Painted(Struct, frozen=True, kw_only=True):
+    """What a device made of pools. ``skipped`` counts those that it did not paint, and ``reason`` says why for the
+    first; ``unexpected`` are the pools that it found broken though their case breaks no law.
+    """
+
+    device: str
+    pools: int
+    clean: int
+    broken: int
+    skipped: int
+    reason: str
+    unexpected: tuple[str, ...]
+    seconds: float
+
+
 class ReplayReport(Struct, frozen=True, kw_only=True):
-    """What ``kvfuzz replay --json`` prints."""
+    """What ``kvfuzz replay --json`` prints. ``device`` is None where no device was asked for."""
 
     cases: tuple[Replayed, ...]
     counts: dict[str, int]
     gate: bool
     planners: tuple[PlannerInfo, ...]
+    device: Painted | None = None
 
     @property
     def failed(self) -> bool:
-        """Whether a case failed; to a gate, one that shows a regression."""
+        """Whether a case failed, or a device found what no law did; to a gate, one that shows a regression."""
+        if self.device is not None and self.device.unexpected:
+            return True
         if self.gate:
             return any(one.result == "FAILED" and one.verdict in GATED for one in self.cases)
         return self.counts["FAILED"] > 0
@@ -114,3 +142,46 @@ def show_replayed(report: ReplayReport, console: Console, *, details: bool) -> N
             console.print(f"       {escape(one.reason)}")
     if len(report.cases) != 1:
         console.print(", ".join(f"{count} {result}" for result, count in report.counts.items()))
+
+
+def paint_on_device(
+    planner: Planner, cases: Iterable[Case], clean: Collection[str], device: str, budget: float
+) -> Painted:
+    """Allocates and paints the pools of ``planner``'s plans, in child processes, for at most ``budget`` seconds: one
+    plan for each feature tuple, smallest first. ``clean`` are the ids of the cases that break no law.
+
+    Raises:
+        PlannerError: the planner cannot be started again.
+    """
+    chosen = interesting(cases)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "plans.jsonl"
+        write_pools(file, planned_pools(planner, chosen, len(chosen)))
+        *results, last = script.replay(script.read_pools(file), device, CAP_GIB, budget)
+    counts = Counter(one["result"] for one in results)
+    failing = [one for one in results if one["result"] in script.FAILING]
+    reasons = (one["reason"] for one in results if one["result"] == "skipped")
+    return Painted(
+        device=device, pools=len(results), clean=counts["clean"], broken=len(failing), skipped=counts["skipped"],
+        reason=next(reasons, ""), seconds=last["summary"]["seconds"],
+        unexpected=tuple(
+            f"{one['id']} worker {one['worker']}: {one['result']}"
+            for one in failing
+            if one["id"] in clean or one["result"] != "broken"
+        ),
+    )  # fmt: skip
+
+
+def show_painted(painted: Painted, console: Console) -> None:
+    """What the device found, in a few lines."""
+    if not painted.pools:
+        console.print(f"on {painted.device}: no plan has a pool to paint")
+        return
+    for line in painted.unexpected:
+        console.print(f"[bold red]unexpected[/] {escape(line)}", soft_wrap=True)
+    console.print(
+        f"on {painted.device}: {painted.clean} of {painted.pools} pools clean, {painted.broken} broken "
+        f"({len(painted.unexpected)} of them not by a law), {painted.seconds:g} s", soft_wrap=True,
+    )  # fmt: skip
+    if painted.skipped:
+        console.print(f"skipped: {escape(painted.reason)} ({painted.skipped} pools)", soft_wrap=True)

@@ -43,7 +43,9 @@ SAMPLED = 16
 """One case in sixteen is planned under other hash seeds: a set whose order decides something shows in most models."""
 
 PAINTED = 16
-"""One plan in sixteen is painted, byte for byte, to hold the arithmetic of placement against it."""
+"""One plan in sixteen, and every one that reaches something new, is painted, byte for byte, to hold the arithmetic of
+placement against it.
+"""
 
 REPETITION = frozenset({"G9"})
 
@@ -161,9 +163,10 @@ class Lane:
         self._save(batch.number, cases)
         pair = FocusedPair(self._pair, None) if batch.whole else self._pair
         judged = list(pair.collect(pair.submit_in_turn(cases, batch.first)))
-        self._paint(batch, judged)
         reasons = Counter(one.verdict.reason for one in judged if one.verdict.reason)
         counts, fresh = self._features(cases)
+        branches = self._trace(batch, cases)
+        self._paint(batch, judged, {*fresh.values(), *branches.values()})
         law, asked = self._canary.look(cases) if self._canary is not None else ("", 0)
         return Result(
             number=batch.number,
@@ -174,7 +177,7 @@ class Lane:
             planner_seconds=sum(one.planner_seconds for one in judged),
             pairs=counts,
             fresh=fresh,
-            branches=self._trace(batch, cases),
+            branches=branches,
             faults=self._faults([(one.case, one.verdict.findings) for one in judged]),
             samples=self._samples(batch, judged),
             canary_law=law,
@@ -211,12 +214,12 @@ class Lane:
             in_flight_path(Path(self._setup.in_flight), number).write_bytes(lines)
 
     @staticmethod
-    def _paint(batch: Batch, judged: Sequence[Judged]) -> None:
-        """Paints some plans. What painting finds, the laws of placement have found; a difference between the two is a
-        fault of ours. Raises Disagreement.
+    def _paint(batch: Batch, judged: Sequence[Judged], reached: set[int]) -> None:
+        """Paints some plans, and those of the cases that reached something new. What painting finds, the laws of
+        placement have found; a difference between the two is a fault of ours. Raises Disagreement.
         """
         for at, one in enumerate(judged):
-            if (batch.first + at) % PAINTED == 0:
+            if at in reached or (batch.first + at) % PAINTED == 0:
                 for outcome in (one.unpatched, one.patched):
                     if isinstance(outcome, Planned):
                         replay_memory(one.case, outcome.plan)
