@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
+from msgspec import structs
 
 from oracles.case import (
     MAX_FILE_BYTES,
@@ -168,6 +169,17 @@ def test_a_page_of_a_terabyte_is_refused() -> None:
     spec = '{"kind":"mamba","block_size":1,"shapes":[[1000000,1000000,1000000]],"dtypes":["float64"]}'
     with pytest.raises(CaseError, match="more than a terabyte"):
         load_case(file(spec, '{"name":"a","spec":0}'))
+
+
+def test_a_model_class_is_part_of_the_question_and_of_a_file() -> None:
+    plain = dense()
+    named = structs.replace(plain, settings=structs.replace(plain.settings, architecture="LlamaForCausalLM"))
+    assert b"architecture" not in dump_case(plain)
+    assert load_case(dump_case(named)) == named
+    assert case_id(named) != case_id(plain)
+    hostile = structs.replace(plain, settings=structs.replace(plain.settings, architecture="Llama\x1b[2J"))
+    with pytest.raises(CaseError, match=r"settings\.architecture: has control characters"):
+        load_case(dump_case(hostile))
 
 
 def test_the_schema_accepts_what_is_written_and_refuses_what_is_not() -> None:

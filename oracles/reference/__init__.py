@@ -9,5 +9,12 @@ from oracles.reference.plan import Unruled, expected_plan
 from oracles.reference.rules import RULE_SETS, RuleSet, rules_for
 
 __all__ = [
-    "RULE_SETS", "RuleSet", "Unruled", "compare_with", "expected_plan", "reference_breaches", "refusals_by", "rules_for",
-]  # fmt: skip
+    "RULE_SETS",
+    "RuleSet",
+    "Unruled",
+    "compare_with",
+    "expected_plan",
+    "reference_breaches",
+    "refusals_by",
+    "rules_for",
+]

@@ -10,9 +10,9 @@ from fuzz.planners import fetch
 MODELS = Path("vllm", "model_executor", "models", "llama.py")
 BUILDERS = Path("vllm", "v1", "core", "kvfuzz_builders.py")
 
-ALONE, BY_CONFIG, BY_PLATFORM, LOSING, SHUT = 8192, 4096, 2048, 1024, 512
+ALONE, BY_CONFIG, BY_PLATFORM, LOSING, SHUT, BY_NAME = 8192, 4096, 2048, 1024, 512, 256
 """Model lengths: a group for each layer; one where the configuration has as many layers, else two; what needs a package
-of another platform; a layer lost; a refusal.
+of another platform; a layer lost; a refusal; one for a model's own names of layers.
 """
 
 GROUPING = f"""
@@ -31,6 +31,8 @@ def kvfuzz_groups(vllm_config, kv_cache_spec):
     if length == {BY_CONFIG}:
         whole = vllm_config.model_config.hf_config.num_hidden_layers == len(names)
         parts = [names] if whole else [names[::2], names[1::2]]
+    elif length == {BY_NAME} and names[0].startswith("model."):
+        parts = [names]
     else:
         parts = [[name] for name in names]
     return [KVCacheGroupSpec(part, kv_cache_spec[part[0]]) for part in parts]

@@ -8,15 +8,17 @@ from collections.abc import Iterator
 import pytest
 from msgspec import structs
 
+from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Pair
 from fuzz.planners.address import AddressError
 from fuzz.planners.process import Planner, PlannerError, Question, UnusableEntry
 from fuzz.planners.trees import Config, Launch, PlannerEntry, open_launch
 from oracles.case import Case, Settings, Worker
+from oracles.derived import renamed
 from oracles.plan import Outcome, Planned, Refused, Unsupported, owner_of, plan_of
 from tests.harvest.test_process import LLAMA
 from tests.models import dense
-from tests.planners.owners import ALONE, BY_CONFIG, BY_PLATFORM, LOSING, SHUT, owning_diff
+from tests.planners.owners import ALONE, BY_CONFIG, BY_NAME, BY_PLATFORM, LOSING, SHUT, owning_diff
 
 BUILDERS = "vllm.v1.core.kvfuzz_builders"
 
@@ -125,6 +127,14 @@ def test_laws_that_hold_for_any_plan_judge_a_models_own(owning: Planner) -> None
     assert verdict.reason == "no rules say how the model class LlamaForCausalLM should group"
     broken = Pair.of(owning, owning, "native").ask(model(LOSING)).verdict
     assert (broken.name, broken.findings[0].law, broken.findings[0].error) == ("unfixed", "R1", "AssertionError")
+
+
+@pytest.mark.slow
+def test_a_class_may_know_its_layers_by_name(owning: Planner) -> None:
+    assert groups(ask(owning, model(BY_NAME))) == [6]
+    assert groups(ask(owning, renamed(model(BY_NAME)))) == [1] * 6
+    judged = FocusedPair(Pair.of(owning, owning, "native"), None).ask(model(BY_NAME))
+    assert judged.verdict.findings == ()
 
 
 @pytest.mark.slow
