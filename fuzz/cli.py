@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
@@ -50,6 +51,21 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich",
     help="Differential fuzzing of vLLM's KV-cache planner. Start with `kvfuzz run`.",
 )  # fmt: skip
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        print(f"kvfuzz {version('kvfuzz')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options that stand before a command."""
 
 
 @app.command()

@@ -43,11 +43,23 @@ from oracles.case import case_id, dump_case
 CORPUS_PLATFORM = "sm90"
 """The device whose backends choose block sizes in the corpus: the one most reports are about."""
 
+
+def _device(platform: str | None) -> str | None:
+    """The name of a device without the maker that may stand before it."""
+    return platform and platform.removeprefix("cuda-")
+
+
 MemoryFlag = Annotated[float, typer.Option("--available-gib", min=0.001, max=2**20, help="GiB of cache per worker.")]
-PlatformFlag = Annotated[str, typer.Option(help="cpu, or a faked CUDA device: sm80, sm90, sm100.")]
-OptionalPlatform = Annotated[
-    str | None, typer.Option("--platform", help="cpu (default), or sm80, sm90 (default with --all), sm100, faked.")
+PlatformFlag = Annotated[
+    str, typer.Option(callback=_device, help="cpu, or a faked CUDA device: cuda-sm80, cuda-sm90, cuda-sm100.")
 ]
+OptionalPlatform = Annotated[
+    str | None,
+    typer.Option(
+        "--platform", callback=_device,
+        help="cpu (default), or a faked CUDA device: cuda-sm80, cuda-sm90 (default with --all), cuda-sm100.",
+    ),
+]  # fmt: skip
 DraftFlag = Annotated[str | None, typer.Option(help="config.json of a draft, its folder, or mtp for the model's own.")]
 MethodFlag = Annotated[str | None, typer.Option(help="Speculative method; default: what vLLM makes of the draft.")]
 TokensFlag = Annotated[int, typer.Option(min=1, max=64, help="Tokens the draft proposes in a step.")]

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,11 @@ def test_a_usage_error_names_what_is_wrong(tmp_path: Path, args: tuple[str, ...]
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
+    done = kvfuzz("--version", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"kvfuzz {version('kvfuzz')}\n")
 
 
 def test_the_schema_is_one_document(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def wheel_tree(version: str) -> Path:
 def _download(version: str, into: Path) -> Path:
     """Fetches one wheel without its dependencies, with pip and its configuration."""
     complaints = []
+    print(f"fetching vLLM {version} (its Python files are kept) …", file=sys.stderr, flush=True)
     for name in WHEEL_NAMES:
         for tag in (None, *FOREIGN_TAGS):
             command = [
@@ -70,7 +71,6 @@ def _download(version: str, into: Path) -> Path:
                 *("--disable-pip-version-check", "--dest", str(into), f"{name}=={version}"),
                 *(("--platform", tag) if tag else ()),
             ]
-            print(f"fetching {name} {version} (its Python files are kept) …", file=sys.stderr, flush=True)
             done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
             wheels = sorted(into.glob("*.whl"))
             if done.returncode == 0 and wheels:
