@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,7 @@ from fuzz.pair import Pair, choose_contract
 from fuzz.planners.address import Contract
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner
 from fuzz.planners.trees import open_launch, read_config
-from fuzz.store import Store, is_identity
+from fuzz.store import DEFAULT_FOLDER, Store, is_identity
 from oracles.case import Case, CaseError, case_id
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")]
@@ -41,6 +42,11 @@ KnownFlag = Annotated[
     typer.Option("--known", help="A known.toml of your own; several times for more."),
 ]
 GateFlag = Annotated[bool, typer.Option("--gate", help="Fail for regressions only, not for what both planners do.")]
+
+
+def store_argument(store: Path) -> str:
+    """The option that names the store, with a space before it; empty for the default."""
+    return "" if store == DEFAULT_FOLDER else f" --store {shlex.quote(str(store))}"
 
 
 class Failure(Exception):

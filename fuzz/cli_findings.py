@@ -23,6 +23,7 @@ from fuzz.cli_common import (
     open_pair,
     out,
     print_json,
+    store_argument,
     to_contract,
 )
 from fuzz.export.diagnosis import Diagnosis, NothingFound, choose_finding, diagnose
@@ -62,11 +63,12 @@ class Subject(Struct, frozen=True, kw_only=True):
     unpatched: str
     patched: str
     contract: str | None
+    store: Path
 
     @property
     def arguments(self) -> str:
         """The options that ask the same planners again."""
-        return as_options(self.unpatched, self.patched)
+        return as_options(self.unpatched, self.patched) + store_argument(self.store)
 
 
 def subject(
@@ -81,6 +83,7 @@ def subject(
         unpatched=unpatched or (held.unpatched if held else "installed"),
         patched=patched or (held.patched if held else "installed+isolate"),
         contract=contract or (held.contract if held else None),
+        store=store.folder,
     )  # fmt: skip
 
 
@@ -252,6 +255,7 @@ def export(
         print_json({"form": form, "file": None if to is None else str(to), "text": text})
     elif to is None:
         sys.stdout.write(text)
+    else:
         err().print(f"written to {escape(str(to))}")
 
 

@@ -32,6 +32,7 @@ from fuzz.cli_common import (
     known_findings,
     out,
     print_json,
+    store_argument,
     to_contract,
 )
 from fuzz.corpus import Entry, corpus_folder, load_corpus
@@ -107,6 +108,8 @@ def run(
     known = known_findings(known_files)
     begun = time.monotonic()
     seconds = duration(time_) if time_ is not None else None
+    if seconds == 0:
+        raise Failure(f"--time {time_!r}: leaves no time to draw a case; --cases 0 asks the corpus alone", 2)
     place = Store(store)
     state = None
     if resume:
@@ -144,7 +147,7 @@ def run(
         findings = (*summary.open, *summary.fixed, *summary.listed)
         return details_of(open_again, findings, place)
 
-    arguments = as_options(asking.unpatched, asking.patched, contract)
+    arguments = as_options(asking.unpatched, asking.patched, contract) + store_argument(store)
     consumers = open_consumers(specs, details, arguments)
     with interruptions(console) as interrupted, closing(consumers):
         events = campaign(order, place, known, journal, state=state, interrupted=interrupted)
@@ -158,12 +161,7 @@ def run(
         console.print(f"[dim]whole command: {time.monotonic() - begun:.1f} s[/]")
         if report.interrupted:
             console.print(f"Interrupted; `kvfuzz run --resume{store_argument(store)}` goes on.")
-    raise typer.Exit(1 if report.failed else 3 if report.canary_survived else 0)
-
-
-def store_argument(store: Path) -> str:
-    """The option that names the store; empty for the default."""
-    return "" if store == DEFAULT_FOLDER else f" --store {store}"
+    raise typer.Exit(1 if report.failed else 3 if report.canary_survived or report.nothing_drawn else 0)
 
 
 class _Interrupt:

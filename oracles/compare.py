@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from oracles.law import Breach, Contract, Side, is_no_later
+from oracles.law import Breach, Contract, Side, is_no_later, stage_of
 from oracles.plan import (
     Died,
     Group,
@@ -208,7 +208,8 @@ def judge(
 
     A breach by both alike is *unfixed*. One by the patched planner is a *dispute* when the unpatched one breaks
     something else in that stage or before it, else a *regression*. One by the unpatched planner alone is *fixed*,
-    whatever else the patched one breaks.
+    whatever else the patched one breaks, unless its being refused or dead is what it is told of and keeps it from
+    that stage: a patch that refuses everything fixes nothing.
 
     Breaches of the reference count like those of laws. ``in_parts`` are breaches of the unpatched planner on the
     parts of a mixed case: a fault that it has there, and that the patched planner meets because it plans the
@@ -226,6 +227,8 @@ def judge(
     for breach in unpatched:
         if _key(breach) in keys_patched:
             continue  # told once, of the patched planner
+        if own and not _has_stage(outcomes[1], stage_of(breach)):
+            continue
         findings.append(_finding(breach, "fixed", "unpatched"))
     unsupported = [o for o in outcomes if isinstance(o, Unsupported)]
     if findings:
@@ -250,6 +253,15 @@ def gravity(name: VerdictName) -> int:
 
 def _key(breach: Breach) -> tuple[str, str, str, str]:
     return breach.law, breach.path, breach.error, breach.frame
+
+
+_PART_OF_STAGE = {"group": "groups", "place": "placement", "size": "sizes", "capacity": "capacity"}
+
+
+def _has_stage(outcome: Outcome, stage: str) -> bool:
+    """Whether a planner answered in a stage."""
+    plan, part = plan_of(outcome), _PART_OF_STAGE.get(stage)
+    return plan is not None and (part is None or getattr(plan, part) is not None)
 
 
 def _finding(breach: Breach, verdict: VerdictName, side: Side) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -60,6 +61,7 @@ def test_a_hostile_case_file_is_a_usage_error_and_writes_nothing(tmp_path: Path,
         (("plan", "missing.json"), "cannot be read"),
         (("plan", "0123456789ab"), "no case of that id"),
         (("run", "--time", "soon"), "is not a duration"),
+        (("run", "--time", "0s"), "leaves no time to draw a case"),
         (("run", "--cases", "1", "--contract", "both"), "choose native or isolate"),
         (("run", "--cases", "1", "--patched", "pypi:latest!"), "is no version"),
         (("run", "--cases", "1", "--patched", "path:/nowhere"), "does not exist"),
@@ -148,6 +150,23 @@ def test_a_run_reports_what_the_patch_fixes_and_replays_it(tmp_path: Path) -> No
     (one,) = document(again)["cases"]
     assert one["result"] in ("FIXED", "FAILED", "KNOWN")
     assert witness["fingerprint"] in {f["fingerprint"] for f in one["findings"]}
+
+
+def test_a_run_whose_time_the_corpus_takes_does_not_count(tmp_path: Path) -> None:
+    done = kvfuzz("run", "--time", "0.1s", "--seed", "1", "--no-requests", "--no-canary", folder=tmp_path)
+    assert done.returncode == 3, done.stdout
+    assert "no case was drawn, the corpus took all the time" in done.stdout
+
+
+def test_a_store_of_ones_own_is_named_in_the_line_that_asks_again(tmp_path: Path) -> None:
+    run = ("run", "--cases", "24", "--seed", "1", "--no-corpus", "--no-minimise", "--store", "my store")
+    done = kvfuzz(*run, "--report", "markdown=run.md", folder=tmp_path)
+    lines = [line.strip() for line in (done.stdout + (tmp_path / "run.md").read_text()).splitlines()]
+    asked = {" ".join(line.split()[:2]): line for line in lines if line.startswith("kvfuzz replay ")}
+    assert asked
+    assert all(line.endswith("--store 'my store'") for line in asked.values())
+    words = shlex.split(next(iter(asked.values())))
+    assert kvfuzz(*words[1:], folder=tmp_path).returncode in (0, 1)
 
 
 def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:

@@ -257,6 +257,7 @@ class _Run:
             canary_caught_by=self._canary_law,
             lanes_lost=self._crew.lost,
             interrupted=self._interrupted(),
+            timed=asking.seconds is not None,
             gate=asking.gate,
             findings=tuple(structs.replace(witness, number=at) for at, witness in enumerate(witnesses)),
             known=self._known.met(met),

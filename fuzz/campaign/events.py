@@ -131,6 +131,7 @@ class Report(Struct, frozen=True, kw_only=True):
     canary_caught_by: str
     lanes_lost: int
     interrupted: bool
+    timed: bool
     gate: bool
     findings: tuple[Witness, ...]
     known: tuple[Known, ...]
@@ -145,6 +146,11 @@ class Report(Struct, frozen=True, kw_only=True):
         minded = GATED if self.gate else FAILING
         gone = bool(self.unmatched) and not self.gate
         return gone or any(f.verdict in minded and not f.known for f in self.findings)
+
+    @property
+    def nothing_drawn(self) -> bool:
+        """Whether a run for a time was over before a case was drawn: the corpus took all of it."""
+        return self.timed and self.cases <= self.corpus_cases and not self.interrupted
 
     @property
     def canary_survived(self) -> bool:

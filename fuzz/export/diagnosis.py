@@ -36,7 +36,8 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 
 
 def choose_finding(findings: tuple[Finding, ...], fingerprint: str | None, identity: str) -> Finding:
-    """The finding of that fingerprint, or the gravest: a failing one before one fixed by the patch.
+    """The finding of that fingerprint, or the gravest: a failing one before one fixed by the patch, and a law, which
+    says what is wrong, before the comparison of the two planners, which says what differs.
 
     Raises:
         NothingFound: there is none.
@@ -49,7 +50,7 @@ def choose_finding(findings: tuple[Finding, ...], fingerprint: str | None, ident
         return chosen
     if not findings:
         raise NothingFound(f"{identity} shows no finding with these planners")
-    return min(findings, key=lambda f: f.verdict not in FAILING)
+    return min(findings, key=lambda f: (f.verdict not in FAILING, f.law == "G7"))
 
 
 def diagnose(pair: Pair, case: Case, fingerprint: str | None, neighbour: Variation | None = None) -> Diagnosis:

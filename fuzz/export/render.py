@@ -190,7 +190,7 @@ def _issue(diagnosis: Diagnosis) -> str:
     longest = max((len(run) for run in re.findall(r"`+", script)), default=0)
     return _environment().get_template("issue.md.j2").render(
         title=diagnosis.finding.summary, law_text=_law_text(diagnosis), law_reason=law.reason if law else "",
-        version=diagnosis.planner.version, planner_module=diagnosis.planner_module,
+        version=diagnosis.planner.version, address=diagnosis.planner.address, planner_module=diagnosis.planner_module,
         other_version=diagnosis.other.version, other_address=diagnosis.other.address,
         contract=diagnosis.contract, identity=case_id(case), fingerprint=diagnosis.finding.fingerprint,
         settings_words=settings_words(case.settings), table=_table(case),

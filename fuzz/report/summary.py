@@ -26,7 +26,8 @@ _NO_LAW = {
 
 class Summary(Struct, frozen=True, kw_only=True):
     """A run so far; ``complete`` is False when it was interrupted. ``unmatched`` are entries of known.toml whose fault
-    was looked for and is gone. A planted defect that was not found makes ``canary_survived``.
+    was looked for and is gone. A planted defect that was not found makes ``canary_survived``, a time too short for
+    anything but the corpus ``nothing_drawn``.
     """
 
     contract: Contract = "native"
@@ -41,6 +42,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     complete: bool = False
     unmatched: tuple[Known, ...] = ()
     canary_survived: bool = False
+    nothing_drawn: bool = False
     gate: bool = False
 
     @property
@@ -70,7 +72,7 @@ def summary_of(report: Report) -> Summary:
         contract=report.contract, seed=report.seed, cases=report.cases, seconds=report.seconds,
         verdicts=report.verdicts, inconclusive=report.inconclusive, findings=report.findings, known=report.known,
         planners=report.planners, complete=not report.interrupted, unmatched=report.unmatched,
-        canary_survived=report.canary_survived, gate=report.gate,
+        canary_survived=report.canary_survived, nothing_drawn=report.nothing_drawn, gate=report.gate,
     )  # fmt: skip
 
 
@@ -138,6 +140,8 @@ def conclusion(summary: Summary) -> str:
     if summary.minded:
         count = len(summary.minded)
         return f"{early}{count} {'finding needs' if count == 1 else 'findings need'} attention."
+    if summary.nothing_drawn:
+        return "The run does not count: no case was drawn, the corpus took all the time. Give it more with --time."
     if summary.cases == 0:
         return f"{early}No case was planned: nothing is known."
     if summary.open:

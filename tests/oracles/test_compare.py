@@ -111,3 +111,20 @@ def test_the_table_of_verdicts() -> None:
     assert _judged([one], [other]) == "dispute"
     assert _judged([], [], unruled="no rules for 0.99") == "inconclusive"
     assert _judged([], [one], unruled="no rules for 0.99") == "regression"
+
+
+def test_a_patch_that_is_refused_before_a_stage_fixes_nothing_there() -> None:
+    overlap = Breach(law="M5", path="placement", detail="")
+    refused = Breach(law="reference.place", path="outcome", detail="", error="ValueError")
+    answered = planned(right_plan(CASE))
+    refusal = Refused(
+        refusals=(Refusal(stage="place", type="ValueError", message=""),),
+        plan=structs.replace(right_plan(CASE), placement=None),
+    )  # fmt: skip
+    told = judge([overlap], [refused], (answered, refusal))
+    assert [(f.law, f.verdict) for f in told.findings] == [("reference.place", "dispute")]
+    # A guard that nobody objects to is how such a fault is mended, and groups were made before the refusal.
+    assert judge([overlap], [], (answered, refusal)).name == "fixed"
+    grouped = Breach(law="G4", path="groups", detail="")
+    told = judge([grouped], [refused], (answered, refusal))
+    assert [(f.law, f.verdict) for f in told.findings] == [("reference.place", "dispute"), ("G4", "fixed")]
