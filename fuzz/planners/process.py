@@ -54,7 +54,7 @@ OUTSIDERS = frozenset({"SIGKILL", "SIGTERM", "SIGHUP"})
 """Signals that somebody sent. A planner that dies of one is asked again before its death counts as an outcome."""
 
 STARTS = 5
-"""How often a planner is started that somebody kills while it starts."""
+"""How often a planner is started that somebody kills while it starts. One that ends by itself would do so again."""
 
 TAIL_BYTES = 1 << 16
 """Kept of what a process prints; the stacks of a crash take a few KiB."""
@@ -155,7 +155,7 @@ class Worker:
             first = _FIRST.decode(body)
         except (_Broken, msgspec.DecodeError) as error:
             self.kill()
-            why = describe(error.outcome) if isinstance(error, _Broken) else "sent no greeting"
+            why = describe(error.outcome, " while starting") if isinstance(error, _Broken) else "sent no greeting"
             killed = isinstance(error, _Broken) and _from_outside(error.outcome)
             kind = KilledAtStart if killed else PlannerError
             raise kind(f"{self._launch.address}: the worker {why}\n{self.tail()}".rstrip()) from error
@@ -271,12 +271,12 @@ def _from_outside(outcome: Outcome) -> bool:
     return isinstance(outcome, Died) and outcome.cause in OUTSIDERS
 
 
-def describe(outcome: Outcome) -> str:
+def describe(outcome: Outcome, when: str = "") -> str:
     """A half-sentence for an outcome that is no answer."""
     if isinstance(outcome, TimedOut):
-        return f"gave no answer within {outcome.seconds:g} s"
+        return f"gave no answer within {outcome.seconds:g} s{when}"
     if isinstance(outcome, Died):
-        return f"died ({outcome.cause})"
+        return f"died{when} ({outcome.cause})"
     return "answered"
 
 
@@ -300,6 +300,7 @@ class Planner:
         self._served = 0
         self._worker: Worker | None = None
         self._hello: Hello | None = None
+        self._unusable: PlannerError | None = None
         self._numbers = iter(range(sys.maxsize))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"planner {launch.address}")
         self._closed = False
@@ -345,6 +346,8 @@ class Planner:
         self.close()
 
     def _ensure(self) -> Hello:
+        if self._unusable is not None:
+            raise self._unusable
         tries = 0
         while self._worker is None or self._hello is None:
             if self._closed:
@@ -357,6 +360,8 @@ class Planner:
                 self._worker.kill()
                 self._worker = None
                 if not isinstance(error, KilledAtStart) or tries == STARTS:
+                    if isinstance(error, PlannerError) and self._hello is None:
+                        self._unusable = error  # every question would take a start of seconds to be told the same
                     raise
                 self.killed += 1
         return self._hello

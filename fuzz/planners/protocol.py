@@ -7,7 +7,7 @@ interpreter they run, so it needs msgspec only.
 from __future__ import annotations
 
 import struct
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -123,9 +123,30 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 def pack(message: Struct) -> bytes:
-    """One framed message."""
-    body = _ENCODER.encode(message)
+    """One framed message. Text that UTF-8 cannot say, which a planner may give, goes with escapes in its place."""
+    try:
+        body = _ENCODER.encode(message)
+    except UnicodeEncodeError:
+        body = _ENCODER.encode(_encodable(msgspec.to_builtins(message, builtin_types=(bytes,))))
     return _HEADER.pack(len(body)) + body
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(item) for name, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def words_of(error: BaseException, limit: int) -> str:
+    """What an exception says, cut; one that cannot even say that is told by what it raised instead."""
+    try:
+        return str(error)[:limit]
+    except MemoryError:
+        raise
+    except Exception as another:
+        return f"(its text cannot be had: {type(another).__name__})"
 
 
 def body_length(header: bytes) -> int:

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fuzz.planners.protocol import words_of
 from fuzz.planners.tree_specs import Inexpressible
 from oracles.case import Case
 
@@ -60,7 +61,7 @@ class Owner:
             frames = {frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)}
             own = isinstance(error, NotImplementedError) or not isinstance(error, ABSENCES)
             if not own and frames & self._files:
-                words = f"{type(error).__name__}: {error}"[:300]
+                words = f"{type(error).__name__}: {words_of(error, 300)}"[:300]
                 return f"{self.name} may need what is not here, its platform or settings of the model ({words})"
         return ""
 
@@ -111,7 +112,8 @@ class Owners:
             _stub_packages()
             found = registered.load_model_cls()
         except Exception as error:
-            why = f"{architecture} may own its grouping, and its class cannot be imported here: {error}"[:400]
+            words = words_of(error, 300)
+            why = f"{architecture} may own its grouping, and its class cannot be imported here: {words}"[:400]
             raise Inexpressible("settings.architecture", why) from error
         return found if importlib.import_module(INTERFACES).supports_kv_cache_grouping(found) else None
 
@@ -138,7 +140,7 @@ def use_builder(modules: dict[str, ModuleType], name: str) -> Any:
     try:
         found = getattr(importlib.import_module(place), attribute)
     except Exception as error:
-        words = f"{type(error).__name__}: {error}"[:400]
+        words = f"{type(error).__name__}: {words_of(error, 400)}"[:400]
         raise BuilderError(f"{name} cannot be imported ({words}); correct it, or name its python") from error
     if not (isinstance(found, type) and issubclass(found, modules["builder"].KVCacheConfigBuilder)):
         raise BuilderError(f"{name} is no subclass of vLLM's KVCacheConfigBuilder; name one that is")
@@ -208,4 +210,5 @@ def _published(text: str) -> Any:
         try:
             return reader.get_config(folder, trust_remote_code=False)
         except Exception as error:
-            raise Inexpressible("hf_config", f"vLLM does not read the configuration: {error}"[:300]) from error
+            why = f"vLLM does not read the configuration: {words_of(error, 300)}"[:300]
+            raise Inexpressible("hf_config", why) from error

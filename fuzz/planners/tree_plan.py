@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 from fuzz.planners.planting import take_reached
-from fuzz.planners.protocol import Answer, Ask
+from fuzz.planners.protocol import Answer, Ask, words_of
 from fuzz.planners.tree import Tree
 from fuzz.planners.tree_config import changed_settings
 from fuzz.planners.tree_read import Table, read_capacity, read_groups, read_placement, read_sizes
@@ -291,7 +291,7 @@ def valid(read: Callable[..., Any], *args: Any) -> Any:
         raise
     except Exception as error:
         # Reading is strict and side-effect free: a missing attribute or a wrong type is the planner's.
-        raise InvalidPlan(f"{type(error).__name__}: {error}"[:500]) from error
+        raise InvalidPlan(f"{type(error).__name__[:200]}: {words_of(error, 300)}") from error
 
 
 def refusal(error: BaseException, stage: Stage) -> Refusal:
@@ -301,4 +301,6 @@ def refusal(error: BaseException, stage: Stage) -> Refusal:
         path = PurePath(frame.f_code.co_filename)
         if "vllm" in path.parts and path.suffix == ".py":
             frames.append(f"{path.stem}:{frame.f_code.co_name}:{line}")
-    return Refusal(stage=stage, type=type(error).__name__, message=str(error)[:2000], frames=tuple(frames[-12:]))
+    # A planner chooses its words and the names of its types: neither may be longer than a message should be.
+    name = type(error).__name__[:200]
+    return Refusal(stage=stage, type=name, message=words_of(error, 2000), frames=tuple(frames[-12:]))

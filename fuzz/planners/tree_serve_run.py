@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
+from fuzz.planners.protocol import words_of
 from fuzz.planners.tree_plan import refusal
 from fuzz.planners.tree_serve_checks import Books, needs_of
 from fuzz.planners.tree_serve_engine import Engine, NotServed, filtered
@@ -45,7 +46,7 @@ def guarded(what: str, turn: int, function: Callable[..., Any], *args: Any, **op
     except MemoryError:
         raise
     except Exception as error:
-        words = str(error).strip().partition("\n")[0]
+        words = words_of(error, 2000).strip().partition("\n")[0]
         if what in REFUSING_CALLS and isinstance(error, AssertionError | ValueError) and STATES_A_LIMIT.search(words):
             raise NotServed(f"vLLM states a limit: {limit_of(words)}") from error
         raise Raised(violation_of(error, what, turn)) from error

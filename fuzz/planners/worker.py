@@ -158,11 +158,15 @@ def main() -> int:
         answers.write(protocol.pack(protocol.Failed(error=str(error), field="builder")))
         answers.flush()
         return 1
-    except Exception as error:
+    except BaseException as error:
+        # Not Exceptions alone: an overlay that calls sys.exit would end this process without a word.
         import traceback
 
         traceback.print_exc()
-        answers.write(protocol.pack(protocol.Failed(error=f"{type(error).__name__}: {error}"[:2000])))
+        words = f"{type(error).__name__[:200]}: {protocol.words_of(error, 2000)}"
+        if isinstance(error, SystemExit):
+            words = f"it asked to exit while starting ({words})"
+        answers.write(protocol.pack(protocol.Failed(error=words)))
         answers.flush()
         return 1
     # What the imports made stays, so the collector need not look at it again and again.

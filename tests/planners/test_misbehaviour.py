@@ -7,17 +7,20 @@ import signal
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import structs
 
 from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Pair
+from fuzz.planners import process
 from fuzz.planners.process import Planner, PlannerError, Question
-from fuzz.planners.trees import Config, open_launch
+from fuzz.planners.protocol import HEADER_BYTES, Answer, body_length, pack, words_of
+from fuzz.planners.trees import Config, Launch, open_launch
 from oracles.case import Settings, Worker
 from oracles.law import Evidence
 from oracles.laws import broken_laws
-from oracles.plan import Died, Outcome, Planned, Refused, TimedOut
+from oracles.plan import Died, Outcome, Plan, Planned, Refused, TimedOut
 from tests.models import dense, split_by_draft
 
 OVERLAYS = Path(__file__).parent / "overlays"
@@ -134,3 +137,64 @@ def test_a_planner_killed_while_it_starts_is_started_again() -> None:
         assert planner.killed == 1
         (answer,) = planner.ask([Question(GOOD)])
     assert isinstance(answer.outcome, Planned)
+
+
+def planner_of(folder: Path, apply: str) -> Planner:
+    """A planner with an overlay that does ``apply``."""
+    overlay = folder / "overlay.py"
+    overlay.write_text(f"import os, sys\n\n\ndef apply(planner):\n    {apply}\n")
+    return Planner(open_launch(f"installed+{overlay}", Config()))
+
+
+@pytest.mark.parametrize(
+    ("apply", "words"),
+    [
+        ("sys.exit(0)", r"cannot be used: it asked to exit while starting \(SystemExit: 0\)"),
+        ("os._exit(1)", r"the worker died while starting \(exit 1\)"),
+    ],
+)
+def test_a_planner_that_ends_itself_while_starting_is_started_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apply: str, words: str
+) -> None:
+    started = []
+
+    class Counted(process.Worker):
+        def __init__(self, launch: Launch, *, hash_seed: int, memory: int) -> None:
+            started.append(launch)
+            super().__init__(launch, hash_seed=hash_seed, memory=memory)
+
+    monkeypatch.setattr(process, "Worker", Counted)
+    with planner_of(tmp_path, apply) as planner:
+        for told in (planner.start().result, planner.hello, lambda: planner.ask([Question(GOOD)])):
+            with pytest.raises(PlannerError, match=words):
+                told()
+    assert len(started) == 1
+
+
+def test_what_a_refusal_says_is_cut_and_can_be_sent(tmp_path: Path) -> None:
+    refuse = "def refuse(*args):\n        raise ValueError('a\\ud800' + 'b' * 5_000_000)\n    "
+    with_it = "planner.get_kv_cache_groups = refuse"
+    with planner_of(tmp_path, refuse + with_it) as planner:
+        (answer,) = planner.ask([Question(GOOD)])
+    assert isinstance(answer.outcome, Refused)
+    assert answer.outcome.first.type == "ValueError"
+    assert answer.outcome.first.message.startswith("a\\ud800bbb")
+    assert len(answer.outcome.first.message) < 3000
+
+
+def test_an_exception_without_words_is_told_all_the_same() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise KeyError("no words")
+
+    assert words_of(Mute(), 100) == "(its text cannot be had: KeyError)"
+    assert words_of(ValueError("x" * 5_000_000), 100) == "x" * 100
+
+
+def test_text_that_cannot_be_encoded_is_escaped_wherever_it_stands() -> None:
+    plan = Plan(specs=(), groups=None, owner="a\udfffb")
+    sent = pack(Answer(number=3, outcome=Planned(plan=plan), changed=("\ud800",)))
+    told = msgspec.msgpack.decode(sent[HEADER_BYTES:], type=Answer)
+    assert body_length(sent[:HEADER_BYTES]) == len(sent) - HEADER_BYTES
+    assert isinstance(told.outcome, Planned)
+    assert (told.number, told.outcome.plan.owner, told.changed) == (3, r"a\udfffb", (r"\ud800",))
