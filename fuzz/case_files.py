@@ -2,32 +2,71 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+import stat
 import tempfile
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from oracles.case import MAX_FILE_BYTES, Case, CaseError, dump_case, load_case
 
+OPEN_ALREADY = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+"""Standard input and what a shell hands over: what is read there somebody has opened, and writes."""
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A file for reading. Raises OSError for what is none: opening a pipe waits for a writer that may never come."""
+    if str(path).startswith(OPEN_ALREADY):
+        return path.open("rb")
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    kind = os.fstat(fd).st_mode
+    if stat.S_ISREG(kind):
+        return os.fdopen(fd, "rb")
+    os.close(fd)
+    raise OSError(errno.EISDIR, os.strerror(errno.EISDIR)) if stat.S_ISDIR(kind) else OSError("is no regular file")
+
 
 def read_case(path: Path) -> Case:
-    """The case in one file, or in a pipe.
+    """The case in one file, or in a pipe that is open already.
 
     Raises:
         CaseError: it cannot be read or is no case; the message names the file, the field and the remedy.
     """
     try:
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             data = stream.read(MAX_FILE_BYTES + 1)  # never more: the file may be larger than memory, or endless
-        return load_case(data)
+        case = load_case(data)
+        _refuse_doubled_keys(data)
+        return case
     except OSError as error:
         raise CaseError(f"{path}: cannot be read ({error.strerror or error})") from None
     except CaseError as error:
         raise CaseError(f"{path}: {error}") from None
 
 
+def _refuse_doubled_keys(data: bytes) -> None:
+    """Raises CaseError for a key that stands twice in one object: the decoder took the last, the author meant one."""
+    try:
+        json.loads(data, object_pairs_hook=_once_each, parse_int=str, parse_float=str)
+    except CaseError:
+        raise
+    except (ValueError, RecursionError) as error:  # in what stood there first, which the decoder passed over
+        raise CaseError(f"file: not readable as JSON ({type(error).__name__})") from None
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> None:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise CaseError(f"{key}: stands twice in one object; delete one of them")
+        seen.add(key)
+
+
 def read_limited(path: Path, limit: int) -> bytes:
-    """A file's bytes. Raises OSError when it cannot be read or holds more than ``limit``."""
-    with path.open("rb") as stream:
+    """A file's bytes. Raises OSError when it cannot be read, is no regular file or holds more than ``limit``."""
+    with open_file(path) as stream:
         data = stream.read(limit + 1)  # never more: the file may be larger than memory, or endless
     if len(data) > limit:
         raise OSError(f"larger than {limit:,} bytes")

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from fuzz.case_files import read_case
 from fuzz.corpus import corpus_folder, load_corpus
@@ -23,6 +24,7 @@ from fuzz.pair import Pair, choose_contract
 from fuzz.planners.address import Contract
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner
 from fuzz.planners.trees import open_launch, read_config
+from fuzz.report.summary import visible
 from fuzz.store import DEFAULT_FOLDER, Store, is_identity
 from oracles.case import Case, CaseError, case_id
 
@@ -57,14 +59,27 @@ class Failure(Exception):
         self.code = code
 
 
+def shown(text: str) -> str:
+    """Text of others, in its lines, with what does not print as escapes: a terminal obeys control characters."""
+    return text if text.isprintable() else "\n".join(visible(line) for line in text.split("\n"))
+
+
+class _Console(Console):
+    """A console to which nothing that a tree, an overlay or a file says is more than text."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Every string that is printed comes through here, before it is laid out. Styles are no part of it yet."""
+        return super().render_str(shown(text), **options)
+
+
 def out() -> Console:
     """Where results go."""
-    return Console(highlight=False)
+    return _Console(highlight=False)
 
 
 def err() -> Console:
     """Where progress and errors go."""
-    return Console(stderr=True, highlight=False)
+    return _Console(stderr=True, highlight=False)
 
 
 _printed = False
@@ -81,13 +96,13 @@ def print_json(document: Any) -> None:
 def print_failure(message: str, code: int) -> None:
     """The failure as a document, where ``--json`` was asked for and none was printed yet."""
     if "--json" in sys.argv[1:] and not _printed:
-        print_json({"error": message, "exit_code": code})
+        print_json({"error": shown(message), "exit_code": code})
 
 
 def known_findings(own: list[Path] | None) -> KnownFindings:
     """What the corpus lists as known, with the user's own files. Raises KnownError and Failure."""
     for path in own or ():
-        if not path.is_file():
+        if not path.exists():
             raise Failure(f"--known {path}: no such file", 2)
     return read_all_known([corpus_folder() / "known.toml", *(own or ())], datetime.date.today())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ class Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ``intended`` entry is no fault but a change that a patch makes on purpose: it covers regressions too.
     """
 
-    fingerprint: Annotated[str, Meta(pattern=r"^[0-9a-f]{8}$")]
+    fingerprint: Annotated[str, Meta(pattern=r"^[0-9a-f]{8}\Z")]
     reason: Annotated[str, Meta(min_length=1, max_length=1000)]
     url: Annotated[str, Meta(max_length=400)] = ""
     expires: datetime.date
@@ -83,11 +84,13 @@ def read_known(path: Path, today: datetime.date) -> KnownFindings:
     Raises:
         KnownError: not readable, a wrong field, an entry that stands twice, or one that has expired.
     """
-    if not path.is_file():
+    if not os.path.lexists(path):
         return KnownFindings([])
     try:
         entries = msgspec.convert(tomllib.loads(read_toml(path)), type=_File).known
-    except (ValueError, RecursionError, OSError) as error:
+    except OSError as error:
+        raise KnownError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (ValueError, RecursionError) as error:
         # ValueError is what TOML, text and types raise here.
         raise KnownError(f"{path}: {error}") from None
     seen: set[str] = set()
@@ -95,6 +98,9 @@ def read_known(path: Path, today: datetime.date) -> KnownFindings:
         if entry.fingerprint in seen:
             raise KnownError(f"{path}: {entry.fingerprint} stands twice; delete one of the entries")
         seen.add(entry.fingerprint)
+        for text in (entry.reason, entry.url, entry.case, *entry.under):
+            if text and not text.replace("\n", "").replace("\t", "").isprintable():
+                raise KnownError(f"{path}: {entry.fingerprint} has control characters; use printable ones")
         if entry.expires < today:
             raise KnownError(
                 f"{path}: {entry.fingerprint} expired on {entry.expires}; look whether the fault still stands, "

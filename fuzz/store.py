@@ -21,9 +21,10 @@ from oracles.law import Contract
 DEFAULT_FOLDER = Path(".kvfuzz")
 RECORD_FORMAT = 1
 MAX_RECORD_BYTES = 1 << 20
-CASE_ID = "^[0-9a-f]{12}$"
-FINGERPRINT = "^[0-9a-f]{8}$"
-"""Ids and fingerprints in stored files make names of files: nothing else is taken for one."""
+CASE_ID = r"^[0-9a-f]{12}\Z"
+FINGERPRINT = r"^[0-9a-f]{8}\Z"
+"""Ids and fingerprints in stored files make names of files: nothing else is taken for one, and ``$`` would let a line
+break follow."""
 
 
 class Record(Struct, frozen=True, kw_only=True):

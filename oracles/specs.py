@@ -16,7 +16,7 @@ Count = Annotated[int, Meta(ge=1, le=2**20)]
 Natural = Annotated[int, Meta(ge=0, le=2**24)]
 Bytes = Annotated[int, Meta(ge=1, le=2**50)]
 Text = Annotated[str, Meta(min_length=1, max_length=256)]
-Fraction = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,5}/[1-9][0-9]{0,5}$")]
+Fraction = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,5}/[1-9][0-9]{0,5}(?!\n)$")]
 DType = Literal[
     "float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2",
     "int64", "int32", "int16", "int8", "uint8",

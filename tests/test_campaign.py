@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import structs
 
 from fuzz.campaign import CanaryCaught, Event, Finished, Found, Report, run
 from fuzz.campaign.canary import canary_names
-from fuzz.campaign.journal import Asking, Journal
+from fuzz.campaign.journal import Asking, Journal, ResumeError, State
 from fuzz.campaign.start import Means, open_launches, order_of
 from fuzz.case_files import read_case
 from fuzz.corpus import corpus_folder
@@ -22,6 +23,7 @@ from oracles.case import Case, case_id
 from tests.models import dense, split_by_draft
 
 OVERLAYS = Path(__file__).parent / "planners" / "overlays"
+STATE = Path(__file__).parent / "formats" / "1" / "state.json"
 
 ASKING = Asking(
     unpatched="installed", patched="installed+isolate", contract="isolate", seed=1, seconds=None, cases=0,
@@ -137,3 +139,40 @@ def test_an_interrupted_run_ends_in_order_and_can_be_resumed(tmp_path: Path) -> 
     journal, state = Journal.last_unfinished(Store(tmp_path))
     assert state.asking.cases == 10_000
     assert journal.in_flight() == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path, text: path.write_bytes(text[:-9]), "is damaged (Input data was truncated)"),
+        (lambda path, _: path.write_text("{}"), "is damaged (Object missing required field `format`)"),
+        (lambda path, _: path.write_bytes(b"\x00\xff"), "is damaged (JSON is malformed"),
+        (lambda path, text: path.write_bytes(text.replace(b'"absorbed":', b'"absorbed":"a')), "is damaged ("),
+        (lambda path, text: path.write_bytes(text.replace(b'"finished":', b'"finished":1,"x":')), "is damaged (Expect"),
+        (lambda path, _: path.mkdir(), "cannot be read (Is a directory)"),
+        (lambda path, _: path.symlink_to("/dev/zero"), "cannot be read (is no regular file)"),
+        (lambda path, _: path.symlink_to("nowhere"), "cannot be read (No such file"),
+    ],
+    ids=["truncated", "empty", "binary", "a field", "a type", "folder", "device", "dangling"],
+)
+def test_a_damaged_state_is_named(tmp_path: Path, damage: Callable[[Path, bytes], object], words: str) -> None:
+    path = tmp_path / "runs" / "20260101-000000-1" / "state.json"
+    path.parent.mkdir(parents=True)
+    text = msgspec.json.encode(msgspec.json.decode(STATE.read_bytes()))
+    damage(path, text)
+    with pytest.raises(ResumeError) as told:
+        Journal.last_unfinished(Store(tmp_path))
+    assert str(told.value).startswith(f"--resume: {path}: {words}")
+    assert f"remove {path.parent}" in str(told.value)
+
+
+def test_a_state_of_another_format_and_a_run_without_one_are_passed_over(tmp_path: Path) -> None:
+    first, second, third = (tmp_path / "runs" / f"2026010{day}-000000-1" for day in (1, 2, 3))
+    for folder in (first, second, third):
+        folder.mkdir(parents=True)
+    (second / "state.json").write_text('{"format":99}')
+    with pytest.raises(ResumeError, match=r"holds no run .* that this kvfuzz reads \(.* is of another format"):
+        Journal.last_unfinished(Store(tmp_path))
+    state = structs.replace(msgspec.json.decode(STATE.read_bytes(), type=State), finished=False)
+    (first / "state.json").write_bytes(msgspec.json.encode(state))
+    assert Journal.last_unfinished(Store(tmp_path))[1] == state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from fuzz.case_files import read_case
+from fuzz.store import CASE_ID, FINGERPRINT, is_identity
 from oracles.case import (
     MAX_FILE_BYTES,
     Case,
@@ -216,3 +219,34 @@ def test_a_latent_cache_has_no_value_half() -> None:
 def test_workers_may_share_a_stage() -> None:
     case = Case(specs=(), layers=(), settings=Settings(workers=(Worker(memory=1), Worker(memory=2))))
     assert case.settings.stages == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "key"),
+    [
+        (file(FULL.replace('"block_size":16', '"block_size":16,"block_size":32') % ""), "block_size"),
+        (file(FULL % "", '{"name":"a","name":"b","spec":0}'), "name"),
+        (file(FULL % "", extra=',"format":1'), "format"),
+    ],
+)
+def test_a_file_with_a_key_twice_is_refused(tmp_path: Path, data: bytes, key: str) -> None:
+    (tmp_path / "case.json").write_bytes(data)
+    with pytest.raises(CaseError, match=rf"case.json: {key}: stands twice in one object"):
+        read_case(tmp_path / "case.json")
+
+
+def test_what_a_doubled_key_hides_need_not_be_readable(tmp_path: Path) -> None:
+    deep = b"[" * 900 + b"]" * 900
+    (tmp_path / "case.json").write_bytes(file(FULL % "").replace(b'"specs"', b'"specs":%s,"specs"' % deep))
+    with pytest.raises(CaseError, match=r"case.json: (specs: stands twice|file: not )"):
+        read_case(tmp_path / "case.json")
+
+
+def test_a_line_break_after_a_pattern_is_refused() -> None:
+    with pytest.raises(CaseError, match=r"specs\[0\].tokens_per_state"):
+        load_case(file(FULL % ',"tokens_per_state":"1/2\\n"'))
+    assert is_identity("0123456789ab")
+    assert not is_identity("0123456789ab\n")
+    for pattern, text in ((CASE_ID, "0123456789ab"), (FINGERPRINT, "0123abcd")):
+        assert re.search(pattern, text)
+        assert not re.search(pattern, text + "\n")

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.table import Table
 
+from fuzz.cli_common import err, out
 from oracles.case import case_id, dump_case
 from tests.models import dense, split_by_draft
 
@@ -188,6 +190,44 @@ def test_a_patch_that_refuses_everything_is_a_regression(tmp_path: Path) -> None
     (one,) = document(done)["cases"]
     assert one["result"] == "FAILED"
     assert ("G7", "regression") in [(f["law"], f["verdict"]) for f in one["findings"]]
+
+
+def test_what_a_file_says_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "case.json").write_bytes(dump_case(dense()))
+    (tmp_path / "kvfuzz.toml").write_text('[planners."x\\u001b[31m y"]\naddress = "installed"\n')
+    done = kvfuzz("plan", "case.json", "--planner", "x", folder=tmp_path)
+    assert done.returncode == 2
+    assert r"(known: x\x1b[31m y)" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+def test_everything_printed_is_printable(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("head\x1b[31m")
+    table.add_row("[bold]cell[/]\x1b]0;title\x07")
+    for console in (out(), err()):
+        console.print("line\x1b[2J\n\u202eline \ud800 \x9b1m", markup=False)
+        console.print(table)
+    for printed in capsys.readouterr():
+        assert "line\\x1b[2J\n\\u202eline \\ud800 \\x9b1m" in printed
+        assert "head\\x1b[31m" in printed
+        assert "cell\\x1b]0;title\\x07" in printed
+        assert printed.replace("\n", "").isprintable()
+
+
+def test_files_that_are_none_are_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    for args in (("plan", "pipe.json"), ("check", "pipe.json"), ("replay-plan", "pipe.json")):
+        done = kvfuzz(*args, folder=tmp_path)
+        assert done.returncode == 2
+        assert "pipe.json: " in done.stderr
+        assert "is no regular file" in done.stderr
+
+
+def test_an_empty_file_of_plans_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "plans.jsonl").touch()
+    done = kvfuzz("replay-plan", "plans.jsonl", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "plans.jsonl: holds no plan; write some with `kvfuzz export-plans`" in done.stderr
 
 
 def test_a_planner_that_does_not_start_is_an_infrastructure_error(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import tomllib
 from pathlib import Path
 
@@ -55,6 +56,8 @@ def test_no_file_means_no_known_faults(tmp_path: Path) -> None:
         (ENTRY.replace("2027", "2026"), "0123abcd expired on 2026-01-01"),
         (ENTRY + ENTRY, "0123abcd stands twice; delete one"),
         (ENTRY.replace("0123abcd", "0123ABCD"), r"fingerprint"),
+        (ENTRY.replace("0123abcd", r"0123abcd\n"), r"fingerprint"),
+        (ENTRY.replace("as reported", r"as \u001b[31m reported"), "0123abcd has control characters"),
         (ENTRY.replace("as reported", ""), "reason"),
         (ENTRY.replace('reason = "as reported"\n', ""), "reason"),
         (ENTRY + "because = 1\n", "because"),
@@ -79,3 +82,12 @@ def test_a_fault_that_was_looked_for_and_not_met_is_told(tmp_path: Path) -> None
     assert [entry.fingerprint for entry in known.unmatched(set(), ["0.32.0 isolate"])] == ["0123abcd"]
     assert known.unmatched({"0123abcd"}, ["0.32.0 isolate"]) == (), "met"
     assert known.unmatched(set(), ["0.33.0 isolate"]) == (), "nobody said that this release has it"
+
+
+def test_a_folder_or_a_pipe_is_no_file_of_known_faults(tmp_path: Path) -> None:
+    (tmp_path / "known.toml").mkdir()
+    with pytest.raises(KnownError, match=r"known.toml: cannot be read \(Is a directory\)"):
+        read_known(tmp_path / "known.toml", TODAY)
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(KnownError, match=r"pipe.toml: cannot be read \(is no regular file\)"):
+        read_known(tmp_path / "pipe.toml", TODAY)

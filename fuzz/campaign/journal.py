@@ -77,6 +77,12 @@ class State(Struct, frozen=True, kw_only=True):
     parents_at: dict[int, int] = {}
 
 
+class _Version(Struct, frozen=True):
+    """What every format of a state says of itself."""
+
+    format: int
+
+
 class Journal:
     """The folder of one run."""
 
@@ -111,13 +117,28 @@ class Journal:
 
     @classmethod
     def last_unfinished(cls, store: Store) -> tuple[Journal, State]:
-        """The newest run that was ended before its time. Raises ResumeError."""
+        """The newest run that was ended before its time. Raises ResumeError; for a damaged state too, since a run that
+        is older than it is not the one that was meant.
+        """
+        later = ""
         for folder in sorted((store.folder / "runs").glob("*"), reverse=True):
-            state = read_state(folder / "state.json")
-            if state is not None and not state.finished:
+            path = folder / "state.json"
+            if not os.path.lexists(path):
+                continue  # it was ended before its first state, or this is no folder of a run
+            try:
+                state = load_state(path)
+            except ResumeError as error:
+                raise ResumeError(
+                    f"--resume: {error}; remove {folder} to go on with the run before it, or leave --resume out"
+                ) from None
+            if state is None:
+                later = f" that this kvfuzz reads ({path} is of another format)"
+            elif not state.finished:
                 with contextlib.suppress(Busy):
                     return cls(folder), state
-        raise ResumeError(f"--resume: {store.folder} holds no run that was ended before its time; leave --resume out")
+        raise ResumeError(
+            f"--resume: {store.folder} holds no run that was ended before its time{later}; leave --resume out"
+        )
 
     def open(self, batch: Batch) -> None:
         """Notes a batch before it is given to a lane."""
@@ -164,12 +185,25 @@ class Journal:
 
 
 def read_state(path: Path) -> State | None:
-    """A stored state; None for none and for one of another format, which is left alone."""
+    """A stored state; None for none, for a damaged one, and for one of another format, which is left alone."""
     try:
-        state = msgspec.json.decode(read_limited(path, MAX_STATE_BYTES), type=State)
-    except (OSError, msgspec.DecodeError, RecursionError):
+        return load_state(path)
+    except ResumeError:
         return None
-    return state if state.format == FORMAT else None
+
+
+def load_state(path: Path) -> State | None:
+    """A stored state; None for one of another format. Raises ResumeError when it is damaged."""
+    try:
+        data = read_limited(path, MAX_STATE_BYTES)
+        if msgspec.json.decode(data, type=_Version).format != FORMAT:
+            return None
+        return msgspec.json.decode(data, type=State)
+    except OSError as error:
+        raise ResumeError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (ValueError, RecursionError) as error:
+        # ValueError is what text, JSON and types raise here.
+        raise ResumeError(f"{path}: is damaged ({error})") from None
 
 
 def forget_old_runs(store: Store) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from fuzz.case_files import open_file
+
 MAX_CONFIG_BYTES = 4 * 2**20
 """Published files are below 100 KiB; a few list thousands of labels."""
 
@@ -53,7 +55,7 @@ def read_config(path: Path) -> dict[str, Any]:
             raise ConfigError(f"{path}: no config.json in this folder; give a model's folder or its config.json")
         path = inside
     try:
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             data = stream.read(MAX_CONFIG_BYTES + 1)  # never more: the file may be larger than memory, or endless
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None

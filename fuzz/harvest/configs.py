@@ -19,7 +19,7 @@ from fuzz.harvest.requests import Request, Size
 DTYPE = "bfloat16"
 """Of every published checkpoint in the tables; vLLM would take 32-bit floats where a configuration says nothing."""
 
-Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.\-]*$", max_length=60)]
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.\-]*\Z", max_length=60)]
 
 
 class KeptModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -87,13 +87,15 @@ def read_config(folder: Path) -> Config:
     """
     for place in (folder, *folder.parents):
         path = place / CONFIG_FILE
-        if not path.is_file():
+        if not os.path.lexists(path):
             continue
         try:
             return msgspec.convert(tomllib.loads(read_toml(path)), type=Config)
         except msgspec.ValidationError as error:
             raise AddressError(f"{path}: {error}; planner entries have address, python, contract and builder") from None
-        except (ValueError, RecursionError, OSError) as error:
+        except OSError as error:
+            raise AddressError(f"{path}: cannot be read ({error.strerror or error})") from None
+        except (ValueError, RecursionError) as error:
             raise AddressError(f"{path}: not readable as TOML ({error})") from None
     return Config()
 

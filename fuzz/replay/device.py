@@ -180,6 +180,8 @@ def page_of(value: Any) -> Page:
 def read_pools(path: Path) -> list[Pool]:
     """All pools of a file. Raises FileError, naming the line."""
     try:
+        if path.is_fifo():
+            raise FileError(f"{path}: is no regular file")  # opening it would wait for a writer
         with path.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
@@ -193,6 +195,8 @@ def read_pools(path: Path) -> list[Pool]:
             pools.append(decode(line))
         except FileError as error:
             raise FileError(f"{path}, line {number}: {error}; write it anew with `kvfuzz export-plans`") from None
+    if not pools:
+        raise FileError(f"{path}: holds no plan; write some with `kvfuzz export-plans`")
     return pools
 
 

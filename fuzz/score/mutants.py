@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from fuzz.case_files import read_limited
 from oracles.law import Contract
 
 MAX_FILE_BYTES = 64 * 1024
@@ -53,7 +54,7 @@ def read_mutant(path: Path) -> Mutant:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise MutantError(f"{path}: larger than {MAX_FILE_BYTES} bytes; a mutant is one small overlay")
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(read_limited(path, MAX_FILE_BYTES).decode())
     except (OSError, SyntaxError, UnicodeDecodeError, ValueError, RecursionError) as error:
         if isinstance(error, MutantError):
             raise

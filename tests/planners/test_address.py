@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -209,3 +211,19 @@ def test_another_interpreter_runs_the_planner(tmp_path: Path) -> None:
     (site / "borrowed.pth").write_text("\n".join(p for p in sys.path if p.endswith("site-packages")))
     config = Config(planners={"second": PlannerEntry(address="installed", python=str(place / "bin/python"))})
     assert groups_of("second", config) == ("0.32.0", 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: path.mkdir(), "Is a directory"),
+        (os.mkfifo, "is no regular file"),
+        (lambda path: path.symlink_to("nowhere"), "No such file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
+    ],
+    ids=["folder", "pipe", "dangling", "device"],
+)
+def test_a_config_that_is_no_file_is_named(tmp_path: Path, make: Callable[[Path], None], words: str) -> None:
+    make(tmp_path / "kvfuzz.toml")
+    with pytest.raises(AddressError, match=f"kvfuzz.toml: cannot be read .{words}"):
+        read_config(tmp_path)
