@@ -72,6 +72,12 @@ def candidates(good: str, bad: str) -> list[str]:
     return [f"{prefix}{one}{overlays}" for one in found]
 
 
+def is_mended(good: str, bad: str) -> bool:
+    """Whether the good one of two releases is the later, so that the search is for the end of a fault."""
+    first, last = parse_address(good), parse_address(bad)
+    return first.scheme == "pypi" and _version(first.place) > _version(last.place)
+
+
 def releases(one: str, other: str) -> list[str]:
     """Released versions from ``one`` to ``other`` in that direction, final releases only, from the package index."""
     low, high = sorted((_version(one), _version(other)))

@@ -20,6 +20,7 @@ from fuzz.cli_common import (
     StoreFlag,
     err,
     find_case,
+    known_findings,
     open_pair,
     out,
     print_json,
@@ -77,6 +78,9 @@ def subject(
     """The case named, with the planners of its stored finding unless others are named. Raises CaseError."""
     case = find_case(what, store)
     records = [r for r in store.records(case_id(case)) if fingerprint in (None, r.finding.fingerprint)]
+    # Of several, what someone would name a case for: never a known fault while there is another.
+    known = known_findings(None)
+    records.sort(key=lambda r: known.covers(r.finding.fingerprint, r.finding.verdict))
     held: Record | None = records[0] if records else None
     return Subject(
         case=case, fingerprint=fingerprint or (held.finding.fingerprint if held else None),
@@ -312,7 +316,7 @@ def bisect(
     json: JsonFlag = False,
 ) -> None:
     """Name the first version that has the fault; for a fault that was mended, give the later version as good."""
-    from fuzz.bisect import BisectError, asker, candidates, search
+    from fuzz.bisect import BisectError, asker, candidates, is_mended, search
 
     about = subject(what, Store(store), fingerprint, bad, bad, contract)
     console = err() if json else out()
@@ -336,4 +340,8 @@ def bisect(
         print_json(result)
         return
     skipped = f" ({', '.join(result.skipped_between)} could not be asked)" if result.skipped_between else ""
-    console.print(f"[bold]first bad: {escape(result.first_bad)}[/], last good: {escape(result.last_good)}{skipped}")
+    bad_one, good_one = escape(result.first_bad), escape(result.last_good)
+    if is_mended(good, bad):
+        console.print(f"[bold]last bad: {bad_one}, gone in: {good_one}[/]{skipped}")
+    else:
+        console.print(f"[bold]first bad: {bad_one}[/], last good: {good_one}{skipped}")

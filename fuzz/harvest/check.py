@@ -145,7 +145,7 @@ def _sentence(made: Modelled, view: View) -> str:
     elif view.verdict == "inconclusive":
         found = f"no law is broken; the reference is silent: {view.reason}"
     else:
-        found = "no finding" if view.verdict == "agree" else f"no finding that fails ({view.verdict})"
+        found = "no finding" if view.verdict == "agree" else f"no new finding ({view.verdict})"
     return f"{start}: {starts.rstrip('.')}; {found}."
 
 
@@ -224,7 +224,8 @@ def _show_plan(title: str, figures: Figures, console: Console) -> None:
     if figures.blocks is not None and figures.block_bytes is not None:
         used = figures.blocks * figures.block_bytes
         console.print(
-            f"  {figures.blocks:,} blocks of {figures.block_bytes:,} bytes: {used / 2**30:.2f} GiB per worker"
+            f"  {figures.blocks:,} blocks of {figures.block_bytes:,} bytes: {used / 2**30:.2f} GiB a worker, "
+            "of --available-gib"
         )
     if figures.tokens is not None:
         console.print(

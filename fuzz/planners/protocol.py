@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from fuzz.planners.workload import Served, Workload
 from oracles.case import Case
-from oracles.plan import Outcome
+from oracles.plan import Outcome, Unsupported
 
 PROTOCOL = 1
 MAX_MESSAGE_BYTES = 64 * 2**20
@@ -129,6 +129,17 @@ def pack(message: Struct) -> bytes:
     except UnicodeEncodeError:
         body = _ENCODER.encode(_encodable(msgspec.to_builtins(message, builtin_types=(bytes,))))
     return _HEADER.pack(len(body)) + body
+
+
+def pack_answer(answer: Answer) -> bytes:
+    """A framed answer. A plan with a number beyond 64 bits, which no machine can count, is told as one that cannot be
+    expressed: blocks of many sizes without a common divisor have such a common multiple.
+    """
+    try:
+        return pack(answer)
+    except OverflowError:
+        beyond = Unsupported(field="plan", reason="a number in it takes more than 64 bits")
+        return pack(Answer(number=answer.number, outcome=beyond, seconds=answer.seconds, reached=answer.reached))
 
 
 def _encodable(value: Any) -> Any:

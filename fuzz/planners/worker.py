@@ -120,7 +120,7 @@ def serve(tree: Any, asks: BinaryIO, answers: BinaryIO) -> None:
     decoder = msgspec.msgpack.Decoder(protocol.Ask)
     while len(header := read_exactly(asks, protocol.HEADER_BYTES)) == protocol.HEADER_BYTES:
         ask = decoder.decode(read_exactly(asks, protocol.body_length(header)))
-        answers.write(protocol.pack(answer(tree, ask)))
+        answers.write(protocol.pack_answer(answer(tree, ask)))
         answers.flush()
 
 

@@ -151,7 +151,9 @@ def conclusion(summary: Summary) -> str:
         return f"{early}{count} {'entry' if count == 1 else 'entries'} of known.toml can go: the fault is gone."
     fixed = len({w.fingerprint for w in summary.fixed})
     gain = f" and fixes {fixed} {'kind' if fixed == 1 else 'kinds'} of fault" if fixed else ""
-    return f"{early}Nothing new was found: the patched planner keeps every law checked{gain}."
+    listed = len({w.fingerprint for w in summary.listed if w.verdict in FAILING})
+    keeps = f"breaks no law beyond {listed} known faults" if listed else "keeps every law checked"
+    return f"{early}Nothing new was found: the patched planner {keeps}{gain}."
 
 
 def visible(text: str) -> str:

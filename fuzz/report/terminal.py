@@ -142,11 +142,12 @@ def show_report(report: Report, console: Console, address_arguments: str) -> Non
     for reason, count in sorted(report.inconclusive.items(), key=lambda item: -item[1]):
         console.print(f"    inconclusive: {count:,} × {escape(reason)}")
     summary = summary_of(report)
+    if report.known:
+        # Before what needs attention, which must not scroll away above it.
+        _show_known(report, console)
     _section(console, "Findings", "what needs someone's attention", summary.open, address_arguments)
     _section(console, "Fixed by the patch", "broken by the unpatched planner, kept by the patched one", summary.fixed,
              address_arguments)  # fmt: skip
-    if report.known:
-        _show_known(report, console)
     for entry in report.unmatched:
         console.print(
             f"\n[yellow]Gone[/]: {entry.fingerprint}, known from {escape(entry.case)}, was not met "
@@ -157,11 +158,12 @@ def show_report(report: Report, console: Console, address_arguments: str) -> Non
     console.print()
     console.print(
         f"{report.cases:,} cases in {report.seconds:.1f} s ({report.cases_per_second:.0f} cases/s): "
-        f"{report.corpus_cases} from the corpus, {report.mutated:,} mutants, the rest drawn; seed {report.seed}"
+        f"{report.corpus_cases} from the corpus, {report.mutated:,} mutants, "
+        f"{report.cases - report.corpus_cases - report.mutated:,} drawn; seed {report.seed}"
     )
     console.print(
-        f"reached {report.pairs} pairs of features and {report.branches} branches of the planner; of the next case "
-        f"{report.novelty:.3f} new pairs are to be expected"
+        f"reached {report.pairs} pairs of features and {report.branches} branches of the planner; "
+        f"each further case may add {report.novelty:.3f} pairs"
     )
     if report.planned_under_other_hash_seeds:
         console.print(f"{report.planned_under_other_hash_seeds:,} cases were planned under other hash seeds too")
@@ -188,8 +190,6 @@ def _last_line(report: Report, summary: Summary) -> str:
             f" It was the canary {report.canary}. Either the patched planner cannot be judged here (`kvfuzz doctor`), "
             "or kvfuzz is broken."
         )
-    if report.known:
-        text += f" {len(report.known)} known faults were met."
     return text
 
 
