@@ -17,7 +17,7 @@ from fuzz.planners import process
 from fuzz.planners.process import Planner, PlannerError, Question
 from fuzz.planners.protocol import HEADER_BYTES, Answer, body_length, pack, words_of
 from fuzz.planners.trees import Config, Launch, open_launch
-from oracles.case import FullSpec, Layer, Settings, Worker, build_case
+from oracles.case import FullSpec, Layer, Settings, Spec, Worker, build_case
 from oracles.law import Evidence
 from oracles.laws import broken_laws
 from oracles.plan import Died, Outcome, Plan, Planned, Refused, TimedOut
@@ -202,7 +202,7 @@ def test_text_that_cannot_be_encoded_is_escaped_wherever_it_stands() -> None:
 
 def test_a_plan_with_a_number_beyond_64_bits_is_one_that_cannot_be_expressed() -> None:
     blocks = (1025, 6649, 923, 415, 4031, 271, 263, 17, 1013, 1019)
-    layers = [
+    layers: list[tuple[Layer, Spec]] = [
         (Layer(name=f"t.{at}", spec=0), FullSpec(block_size=block, num_kv_heads=1, head_size=64))
         for at, block in enumerate(blocks)
     ]
