@@ -139,7 +139,7 @@ def test_check_shows_a_row_for_the_draft_what_was_replayed_and_one_sentence(tmp_
     )
     assert sentence == (
         "llama (simulated) at DCP 2: starts; the patch: 4 groups become 2, a block takes 16,384 → 49,152 bytes, "
-        "capacity -44.4 %; no finding that fails (fixed)."
+        "capacity -44.4 %; no new finding (fixed)."
     )
 
 
