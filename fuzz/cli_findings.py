@@ -78,9 +78,10 @@ def subject(
     """The case named, with the planners of its stored finding unless others are named. Raises CaseError."""
     case = find_case(what, store)
     records = [r for r in store.records(case_id(case)) if fingerprint in (None, r.finding.fingerprint)]
-    # Of several, what someone would name a case for: never a known fault while there is another.
-    known = known_findings(None)
-    records.sort(key=lambda r: known.covers(r.finding.fingerprint, r.finding.verdict))
+    if len(records) > 1:
+        # What someone would name a case for: never a known fault while there is another.
+        known = known_findings(None)
+        records.sort(key=lambda r: known.covers(r.finding.fingerprint, r.finding.verdict))
     held: Record | None = records[0] if records else None
     return Subject(
         case=case, fingerprint=fingerprint or (held.finding.fingerprint if held else None),

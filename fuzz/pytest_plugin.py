@@ -9,6 +9,7 @@ again.
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -64,6 +65,7 @@ def _corpus_of(path: Path) -> Path | None:
     return next((folder for folder in list(path.parents)[:3] if (folder / "known.toml").is_file()), None)
 
 
+@functools.cache
 def _known_beside(corpus: Path) -> KnownFindings:
     """What the corpus lists as known, and what kvfuzz's own corpus does: a copy of that may list the same."""
     today = datetime.date.today()

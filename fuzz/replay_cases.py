@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -20,7 +18,7 @@ from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Judged, Pair, PlannerInfo
 from fuzz.planners.process import Planner
 from fuzz.replay import device as script
-from fuzz.replay.memory.pools import write_pools
+from fuzz.replay.memory.pools import handed_over
 from fuzz.replay.memory.select import interesting, planned_pools
 from oracles.case import Case, case_id
 from oracles.compare import FAILING, Finding
@@ -154,12 +152,8 @@ def paint_on_device(
         PlannerError: the planner cannot be started again.
     """
     chosen = interesting(cases)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "plans.jsonl"
-        write_pools(file, planned_pools(planner, chosen, len(chosen)))
-        # A file without a plan is one that somebody gave by mistake; here it says that none of the cases was placed.
-        pools = script.read_pools(file) if file.stat().st_size else []
-        *results, last = script.replay(pools, device, CAP_GIB, budget)
+    pools = handed_over(planned_pools(planner, chosen, len(chosen)))
+    *results, last = script.replay(pools, device, CAP_GIB, budget)
     counts = Counter(one["result"] for one in results)
     failing = [one for one in results if one["result"] in script.FAILING]
     reasons = (one["reason"] for one in results if one["result"] == "skipped")

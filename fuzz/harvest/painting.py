@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from fuzz.replay import device as script
 from fuzz.replay.memory.check import FEWEST_BLOCKS, PATHS, Disagreement, one_worker, pools_with_arithmetic
-from fuzz.replay.memory.pools import NotReplayable, Pool, is_replayable
+from fuzz.replay.memory.pools import NotReplayable, Pool, handed_over, is_replayable
 from fuzz.replay.memory.select import SMALL_BYTES
 from fuzz.replay.memory.shrink import shrunk
 from oracles.case import Case, canonical
@@ -114,8 +114,8 @@ def _sizes(case: Case, plan: Plan) -> Iterator[tuple[Pool, int]]:
 
 
 def _replay(pools: Sequence[Pool]) -> list[dict[str, Any]]:
-    lines = [script.decode(msgspec.json.encode(pool).decode()) for pool in pools]
-    results = [one for one in script.replay(lines, "cpu", 2 * LARGEST_BYTES / 2**30, SECONDS) if "summary" not in one]
+    handed = handed_over(pools)
+    results = [one for one in script.replay(handed, "cpu", 2 * LARGEST_BYTES / 2**30, SECONDS) if "summary" not in one]
     for one in results:
         if one["result"] == "disagrees":
             found = "; ".join(f"{fault['check']} {fault['detail']}" for fault in one["found"])

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from fuzz.case_files import write_whole
+from fuzz.replay import device as script
 from oracles.case import Case, Layout, MultipleOf, Spec, case_id
 from oracles.geometry import content_bytes, page_bytes, stride_alignment, with_block_size
 from oracles.laws.reading import own_specs, planned_specs
@@ -151,6 +152,11 @@ def _heads(layout: Layout, record: Record, num_blocks: int, spec: Spec) -> tuple
 def with_arithmetic(pool: Pool, failing: Iterable[str]) -> Pool:
     """``pool`` with the checks that fail by interval arithmetic, for the machine that replays it to agree with."""
     return structs.replace(pool, arithmetic=tuple(sorted(failing)))
+
+
+def handed_over(pools: Iterable[Pool]) -> list[script.Pool]:
+    """The pools as the script for a bare machine reads them from its lines."""
+    return [script.decode(msgspec.json.encode(pool).decode()) for pool in pools]
 
 
 def write_pools(path: Path, pools: Iterable[Pool]) -> int:
