@@ -141,7 +141,8 @@ def conclusion(summary: Summary) -> str:
         count = len(summary.minded)
         return f"{early}{count} {'finding needs' if count == 1 else 'findings need'} attention."
     if summary.nothing_drawn:
-        return "The run does not count: no case was drawn, the corpus took all the time. Give it more with --time."
+        why = ", the corpus took all the time" if summary.cases else ""
+        return f"The run does not count: no case was drawn{why}. Give it more with --time."
     if summary.cases == 0:
         return f"{early}No case was planned: nothing is known."
     if summary.open:

@@ -77,6 +77,9 @@ def test_a_cut_off_run_is_told_as_far_as_it_came(told: Told, summary: Summary) -
     assert not cut.complete
     assert cut.cases == 3
     assert {w.fingerprint for w in cut.findings} == {w.fingerprint for w in summary.findings}
+    assert conclusion(Summary(nothing_drawn=True)) == (
+        "The run does not count: no case was drawn. Give it more with --time."
+    )
     assert conclusion(cut) == "Interrupted: 1 finding needs attention."
 
 
