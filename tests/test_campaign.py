@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,16 +122,23 @@ def test_every_canary_is_caught(tmp_path: Path, at: int) -> None:
     assert report.canary_caught_by in {"G1", "M1", "M2", "M3", "C1"}
 
 
-def test_a_known_fault_that_its_case_no_longer_shows_fails_the_run(tmp_path: Path) -> None:
-    import datetime
+GONE = Known(
+    fingerprint="0123abcd", reason="gone", expires=datetime.date(2030, 1, 1), case="regress/x.json",
+    under=("0.32.0 isolate",),
+)  # fmt: skip
 
-    entry = Known(
-        fingerprint="0123abcd", reason="gone", expires=datetime.date(2030, 1, 1), case="regress/x.json",
-        under=("0.32.0 isolate",),
-    )  # fmt: skip
-    report = report_of(events_of(tmp_path, ASKING, (dense(),), KnownFindings([entry])))
-    assert report.unmatched == (entry,)
+
+def test_a_known_fault_that_its_case_no_longer_shows_fails_the_run(tmp_path: Path) -> None:
+    report = report_of(events_of(tmp_path, ASKING, (dense(),), KnownFindings([GONE])))
+    assert report.unmatched == (GONE,)
     assert report.failed
+
+
+def test_what_a_tree_of_ones_own_no_longer_shows_is_not_gone_from_the_release(tmp_path: Path) -> None:
+    overlay = tmp_path / "harmless.py"
+    overlay.write_text("def apply(planner):\n    pass\n")
+    asking = structs.replace(ASKING, patched=f"installed+isolate+{overlay}")
+    assert report_of(events_of(tmp_path / "store", asking, (dense(),), KnownFindings([GONE]))).unmatched == ()
 
 
 def test_an_interrupted_run_ends_in_order_and_can_be_resumed(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from fuzz.campaign.journal import FORMAT, Asking, Journal, State, forget_old_run
 from fuzz.campaign.lane import Ready
 from fuzz.campaign.ledger import Asked, Ledger
 from fuzz.known import KnownFindings, label
+from fuzz.planners.address import names_release
 from fuzz.store import Store
 from fuzz.strategies import Shape, vocabulary_of
 from oracles.case import Case
@@ -266,9 +267,11 @@ class _Run:
         )
 
     def _under(self) -> list[str]:
-        """How known.toml names what was asked here. Nothing is said there of trees that are no release."""
-        unpatched = self._ready.planners[0]
-        if unpatched.address.partition(":")[0].partition("+")[0] not in ("installed", "pypi"):
+        """How known.toml names what was asked here. It speaks of one release, as it is and with the built-in overlay:
+        what a branch or an overlay of one's own no longer shows is not gone from any release.
+        """
+        unpatched, patched = self._ready.planners
+        if unpatched.version != patched.version or not all(map(names_release, (unpatched.address, patched.address))):
             return []
         asking = self._asking
         return [label(unpatched.version, asking.contract, serving=one) for one in {False, asking.requests}]

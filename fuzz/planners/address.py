@@ -33,6 +33,12 @@ def as_options(unpatched: str, patched: str, contract: str | None = None) -> str
     return "".join(f" --{name} {shlex.quote(value)}" for name, value, default in told if value and value != default)
 
 
+def names_release(text: str) -> bool:
+    """Whether an address names a release of vLLM as it was published, at most with the built-in ``isolate``."""
+    base, *overlays = _OVERLAY_START.split(text)
+    return (base == "installed" or base.startswith("pypi:")) and set(overlays) <= {"isolate"}
+
+
 class AddressError(ValueError):
     """An address that names no planner: says what is wrong and what would be right."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.planners import fetch
-from fuzz.planners.address import AddressError, parse_address
+from fuzz.planners.address import AddressError, names_release, parse_address
 from fuzz.planners.process import Planner, Question
 from fuzz.planners.trees import Config, PlannerEntry, open_launch, read_config
 from oracles.plan import Planned, Refused, Unsupported, plan_of
@@ -227,3 +227,16 @@ def test_a_config_that_is_no_file_is_named(tmp_path: Path, make: Callable[[Path]
     make(tmp_path / "kvfuzz.toml")
     with pytest.raises(AddressError, match=f"kvfuzz.toml: cannot be read .{words}"):
         read_config(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["installed", "installed+isolate", "pypi:0.33.0", "pypi:0.33.0+isolate"])
+def test_releases_are_told_from_trees_of_ones_own(text: str) -> None:
+    assert names_release(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["installed+mine.py", "installed+isolate+mine.diff", "git:~/vllm@main", "path:/v", "installed.one", "mine+isolate"],
+)
+def test_trees_of_ones_own_are_no_releases(text: str) -> None:
+    assert not names_release(text)

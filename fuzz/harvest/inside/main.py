@@ -113,12 +113,17 @@ def answer_in_fork(ask: dict[str, Any], notes: list[str]) -> dict[str, Any]:
 
 
 def _limit(growth: int) -> None:
-    held = next(
+    limit = _data_bytes() + growth
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def _data_bytes() -> int:
+    """What this process holds of the memory that is limited."""
+    return next(
         int(line.split()[1]) * 1024
         for line in Path("/proc/self/status").read_text().splitlines()
         if line.startswith("VmData:")
     )
-    resource.setrlimit(resource.RLIMIT_DATA, (held + growth, held + growth))
 
 
 def _read_until(fd: int, deadline: float) -> tuple[bytes, bool]:
@@ -141,9 +146,9 @@ def _harvest(request: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     except MemoryError:
         return {"outcome": "failed", "reason": "out of memory"}
     except build.Refused as refused:
-        traceback.print_exc()
         if _is_for_want_of_memory(refused.error):
             return {"outcome": "failed", "reason": "out of memory"}
+        traceback.print_exc()
         if inspection:
             return {"outcome": "failed", "reason": f"its model class cannot be imported here: {inspection[-1]}"}
         if isinstance(refused.error, ImportError):
@@ -163,7 +168,15 @@ limit.
 """
 
 
+HEADROOM_BYTES = 64 * 2**20
+"""An error with less than this left to the limit is for want of memory, whatever it says: libraries that meet the limit
+raise what they like, without a word at times.
+"""
+
+
 def _is_for_want_of_memory(error: BaseException | None) -> bool:
+    if resource.getrlimit(resource.RLIMIT_DATA)[0] - _data_bytes() < HEADROOM_BYTES:
+        return True
     while error is not None:
         if isinstance(error, MemoryError) or any(words in str(error).lower() for words in WANT_OF_MEMORY):
             return True
