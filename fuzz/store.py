@@ -44,6 +44,11 @@ class Store:
     def __init__(self, folder: Path = DEFAULT_FOLDER) -> None:
         self.folder = folder
 
+    def begin(self) -> None:
+        """Makes the folder, such that git ignores what is in it; a folder that is there already is left as it is."""
+        if not self.folder.exists():
+            write_whole(self.folder / ".gitignore", b"# Made by kvfuzz\n*\n")
+
     def case_path(self, identity: str) -> Path:
         """Where a case lies or would lie."""
         return self.folder / "cases" / f"{identity}.json"

@@ -107,6 +107,7 @@ class Journal:
     @classmethod
     def new(cls, store: Store, seed: int) -> Journal:
         """A folder for a new run, named by the time and the seed."""
+        store.begin()
         stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
         for at in range(1000):
             folder = store.folder / "runs" / (f"{stamp}-{seed}" + (f".{at}" if at else ""))

@@ -208,14 +208,19 @@ def _show_plan(title: str, figures: Figures, console: Console) -> None:
     owner = f", grouped by {figures.owner}" if figures.owner else ""
     console.print(f"[bold]{escape(title + owner)}[/]", soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    words = ("of", "kind", "mode")
-    for name in ("groups", "layers", *words, "block (tokens)", "span (tokens)", "page (bytes)", "padding"):
-        table.add_column(name, justify="left" if name in words else "right", no_wrap=True)
+    table.add_column("groups ×\nlayers", justify="right", no_wrap=True)
+    with_draft = any(group.draft_layers for group in figures.groups)
+    words = (*(("of",) if with_draft else ()), "kind", "mode")
+    for name in words:
+        table.add_column(name)
+    for name in ("block\n(tokens)", "span\n(tokens)", "page\n(bytes)", "padding"):
+        table.add_column(name, justify="right", no_wrap=True)
     for group, equal in groupby(figures.groups):  # a model has tens of groups, and few that differ
         of = _whose(group)
         table.add_row(
-            f"{len(list(equal)):,} ×", f"{group.layers:,}", of, group.kind + (" (uniform)" if group.wrapper else ""),
-            group.mode, f"{group.block_size:,}", f"{group.span_tokens:,}", f"{group.page_bytes:,}",
+            f"{len(list(equal)):,} × {group.layers:,}", *((of,) if with_draft else ()),
+            group.kind + (" (uniform)" if group.wrapper else ""), group.mode,
+            f"{group.block_size:,}", f"{group.span_tokens:,}", f"{group.page_bytes:,}",
             "–" if group.padding_percent is None else f"{group.padding_percent:.1f} %",
             style="cyan" if of == "draft" else "",
         )  # fmt: skip

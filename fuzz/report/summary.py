@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fuzz.campaign.events import GATED, RANK, Finished, Found, Progressed, Report, Started, Witness
 from fuzz.known import Known
@@ -62,8 +62,15 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     @property
     def listed(self) -> list[Witness]:
-        """Findings that known.toml lists."""
-        return [w for w in self.findings if w.known]
+        """Findings that known.toml lists, one for each of its entries, whatever their verdicts."""
+        merged: dict[str, Witness] = {}
+        for witness in self.findings:
+            if witness.known:
+                first = merged.get(witness.fingerprint)
+                merged[witness.fingerprint] = (
+                    witness if first is None else structs.replace(first, seen=first.seen + witness.seen)
+                )
+        return list(merged.values())
 
 
 def summary_of(report: Report) -> Summary:

@@ -25,10 +25,13 @@ from fuzz.campaign import (
     Started,
     Witness,
 )
-from fuzz.report.summary import WORDS, Summary, conclusion, law_text, summary_of
+from fuzz.report.summary import WORDS, Summary, conclusion, law_text, reason_known, summary_of
 
 LOG_EVERY_SECONDS = 10.0
 """Where there is no terminal to draw on."""
+
+KNOWN_SHOWN = 8
+"""Known faults with a line of their own: enough to see that they are looked at, few enough to read past."""
 
 SHOWN = 12
 """Findings told at length in each section; the others take a line."""
@@ -142,9 +145,9 @@ def show_report(report: Report, console: Console, address_arguments: str) -> Non
     for reason, count in sorted(report.inconclusive.items(), key=lambda item: -item[1]):
         console.print(f"    inconclusive: {count:,} × {escape(reason)}")
     summary = summary_of(report)
-    if report.known:
+    if summary.listed:
         # Before what needs attention, which must not scroll away above it.
-        _show_known(report, console)
+        _show_known(summary, console)
     _section(console, "Findings", "what needs someone's attention", summary.open, address_arguments)
     _section(console, "Fixed by the patch", "broken by the unpatched planner, kept by the patched one", summary.fixed,
              address_arguments)  # fmt: skip
@@ -170,14 +173,16 @@ def show_report(report: Report, console: Console, address_arguments: str) -> Non
     console.print(f"[bold]{escape(_last_line(report, summary))}[/]")
 
 
-def _show_known(report: Report, console: Console) -> None:
-    """A line for each known fault met: how often, and why it stands."""
-    console.print(f"\n[bold]Known[/]: {len(report.known)} faults that corpus/known.toml lists were met")
-    for entry in report.known:
-        seen = sum(w.seen for w in report.findings if w.known and w.fingerprint == entry.fingerprint)
-        line = Text(f"  {entry.fingerprint} {seen:>6,} × {entry.reason}", style="dim")
+def _show_known(summary: Summary, console: Console) -> None:
+    """The known faults met most often: how often, and why they stand."""
+    console.print(f"\n[bold]Known[/]: {len(summary.listed)} faults that known.toml lists were met")
+    by_count = sorted(summary.listed, key=lambda witness: -witness.seen)
+    for witness in by_count[:KNOWN_SHOWN]:
+        line = Text(f"  {witness.fingerprint} {witness.seen:>6,} × {reason_known(summary, witness)}", style="dim")
         line.truncate(console.width, overflow="ellipsis")
         console.print(line)
+    if len(by_count) > KNOWN_SHOWN:
+        console.print(f"[dim]  and {len(by_count) - KNOWN_SHOWN} more; --report markdown=FILE lists them all[/]")
 
 
 def _last_line(report: Report, summary: Summary) -> str:

@@ -159,7 +159,7 @@ def one_mode_is_untouched(evidence: Evidence) -> Iterator[Breach]:
         if found is not None:
             yield Breach(
                 law="G7", path=found.path, error=found.error, frame=found.frame,
-                detail=f"{words}{found.path} is {found.obtained}, unpatched {found.expected}",
+                detail=f"{words}{found.path} is {found.obtained}; from the unpatched planner it is {found.expected}",
             )  # fmt: skip
             return
 

@@ -6,27 +6,20 @@
 from __future__ import annotations
 
 import itertools
-import random
 import statistics
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from fuzz.minimise import Minimal, minimise
 from fuzz.pair import Pair
-from fuzz.planners.trees import Config, open_launch
-from fuzz.score.mutants import BASE_ADDRESS, Mutant, read_mutants
-from fuzz.strategies import Shape, draw_case, vocabulary_of
+from fuzz.score.mutants import Mutant
+from fuzz.strategies import Shape, vocabulary_of
 from oracles.case import Case, canonical, case_id
+from tests.minimise.planted import defects, pair_of, regressions
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
 
 DEFECTS = 30
-
-BATCH = 48
-BATCHES = 60
-"""A defect that shows in none of this many batches is one that the score measures, not the minimiser."""
 
 MEDIAN_LAYERS, MOST_LAYERS, MOST_SECONDS, SHARE_ALIKE = 3, 4, 20.0, 0.9
 
@@ -38,20 +31,7 @@ three layers of it, and two of another type, since the type of fewest layers giv
 
 def planted() -> list[Mutant]:
     """The first thirty: those modelled on a report come before the others."""
-    found = [m for m in read_mutants(Path(__file__).parents[1] / "mutants") if m.kind != "equivalent"]
-    return sorted(found, key=lambda mutant: (not mutant.report, mutant.name))[:DEFECTS]
-
-
-def regressions(pair: Pair, shape: Shape, stream: str) -> Iterator[dict[str, Case]]:
-    """The first case of each fault so far, by fingerprint, batch after batch."""
-    first: dict[str, Case] = {}
-    for batch in range(BATCHES):
-        cases = [draw_case(random.Random(f"{stream} {batch} {at}"), shape) for at in range(BATCH)]
-        for judged in pair.collect(pair.submit(cases)):
-            for finding in judged.verdict.findings:
-                if finding.verdict == "regression":
-                    first.setdefault(finding.fingerprint, judged.case)
-        yield first
+    return sorted(defects(), key=lambda mutant: (not mutant.report, mutant.name))[:DEFECTS]
 
 
 def two_beginnings(pair: Pair, shape: Shape) -> tuple[str, Case, Case] | None:
@@ -65,10 +45,7 @@ def two_beginnings(pair: Pair, shape: Shape) -> tuple[str, Case, Case] | None:
 
 def ends_of(mutant: Mutant) -> list[Minimal]:
     """Both ends; none when the defect was not met."""
-    pair = Pair(
-        open_launch(BASE_ADDRESS[mutant.base], Config()), open_launch(mutant.address, Config()), mutant.base,
-        case_seconds=20.0, memory=2**30,
-    )  # fmt: skip
+    pair = pair_of(mutant)
     try:
         shape = Shape(vocabulary=vocabulary_of(*pair.start()))
         begun = two_beginnings(pair, shape)
