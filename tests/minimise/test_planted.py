@@ -1,4 +1,4 @@
-"""Thirty planted defects, each minimised from two different cases: how small, how soon, and whether alike.
+"""Thirty-one planted defects, each minimised from two different cases: how small, how soon, and whether alike.
 
 ``pytest -m long tests/minimise/test_planted.py -s`` prints the table behind the README's figures.
 """
@@ -19,7 +19,8 @@ from tests.minimise.planted import defects, pair_of, regressions
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
 
-DEFECTS = 30
+DEFECTS = 31
+"""Thirty that four layers can show, and one that they cannot."""
 
 MEDIAN_LAYERS, MOST_LAYERS, MOST_SECONDS, SHARE_ALIKE = 3, 4, 20.0, 0.9
 
@@ -30,7 +31,7 @@ three layers of it, and two of another type, since the type of fewest layers giv
 
 
 def planted() -> list[Mutant]:
-    """The first thirty: those modelled on a report come before the others."""
+    """The first of them: those modelled on a report come before the others."""
     return sorted(defects(), key=lambda mutant: (not mutant.report, mutant.name))[:DEFECTS]
 
 
@@ -82,8 +83,9 @@ def test_planted_defects_end_small_soon_and_alike() -> None:
     every = list(itertools.chain.from_iterable(layers.values()))
     print(f"{len(layers)} defects: at most {max(every)} layers, median {statistics.median(every):g}; ", end="")
     print(f"at most {max(seconds):.1f} s, median {statistics.median(seconds):.1f}; {alike} ended alike")
-    assert len(layers) >= DEFECTS - 2
     assert statistics.median(every) <= MEDIAN_LAYERS
-    assert {name for name, counts in layers.items() if max(counts) > MOST_LAYERS} <= NEEDS_FIVE
+    small = {name for name, counts in layers.items() if max(counts) <= MOST_LAYERS}
+    assert layers.keys() - small <= NEEDS_FIVE
+    assert len(small) >= DEFECTS - 1
     assert max(seconds) <= MOST_SECONDS
     assert alike >= SHARE_ALIKE * len(layers)
