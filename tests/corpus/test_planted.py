@@ -10,7 +10,7 @@ import pytest
 from fuzz.corpus import corpus_folder, load_corpus
 from fuzz.score.mutants import Mutant
 from oracles.case import Case
-from tests.minimise.planted import NOT_MET, defects, pair_of
+from tests.minimise.planted import ELSEWHERE, NOT_MET, defects, pair_of
 
 SHOWN = re.compile(r"(?:Shows|And) (\w+):")
 HARDEST = "largest_alignment_only"
@@ -19,8 +19,10 @@ HARDEST = "largest_alignment_only"
 
 def planted_cases() -> dict[str, Case]:
     """The case of each defect, as the provenance tells."""
-    cases = [entry.case for entry in load_corpus(corpus_folder()) if entry.folder == "planted"]
-    return {name: case for case in cases for name in SHOWN.findall(case.provenance.note)}
+    corpus = {entry.name: entry.case for entry in load_corpus(corpus_folder())}
+    planted = [case for name, case in corpus.items() if name.startswith("planted/")]
+    shown = {name: case for case in planted for name in SHOWN.findall(case.provenance.note)}
+    return shown | {defect: corpus[name] for defect, name in ELSEWHERE.items()}
 
 
 def regresses(mutant: Mutant, case: Case) -> bool:

@@ -36,6 +36,10 @@ NOT_MET: frozenset[str] = frozenset()
 """Defects without a case in ``corpus/planted``: the cases drawn for it did not meet them."""
 
 
+ELSEWHERE = {"mamba_table_divided": "regress/recurrent-span-is-multiplied.hash.json"}
+"""Defects whose smallest case is in the corpus already, for a fault of vLLM."""
+
+
 def defects() -> list[Mutant]:
     """All but the equivalent ones, by name."""
     return [mutant for mutant in read_mutants(MUTANTS) if mutant.kind != "equivalent"]
@@ -88,7 +92,7 @@ def main(folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     shown: dict[str, tuple[Case, list[Mutant]]] = {}
     missed = []
-    for mutant in defects():
+    for mutant in (mutant for mutant in defects() if mutant.name not in ELSEWHERE):
         case = smallest_of(mutant)
         if case is None:
             missed.append(mutant.name)
