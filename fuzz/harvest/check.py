@@ -210,8 +210,7 @@ def _show_plan(title: str, figures: Figures, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("groups ×\nlayers", justify="right", no_wrap=True)
     with_draft = any(group.draft_layers for group in figures.groups)
-    words = (*(("of",) if with_draft else ()), "kind", "mode")
-    for name in words:
+    for name in (*(("of",) if with_draft else ()), "kind", "mode"):
         table.add_column(name)
     for name in ("block\n(tokens)", "span\n(tokens)", "page\n(bytes)", "padding"):
         table.add_column(name, justify="right", no_wrap=True)

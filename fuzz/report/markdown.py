@@ -43,13 +43,13 @@ def render(summary: Summary, replay_arguments: str = "") -> str:
         if findings:
             text.add(f"\n### {title} ({len(findings)})\n\n{meaning}\n\n")
             _list(text, (_finding(w, replay_arguments) for w in findings), len(findings))
-    if summary.listed:
-        seen = sum(w.seen for w in summary.listed)
+    if listed := summary.listed:
+        seen = sum(w.seen for w in listed)
         text.add(
-            f"\n### Known ({len(summary.listed)})\n\nFaults that `known.toml` lists, met {seen:,} times in all.\n\n"
+            f"\n### Known ({len(listed)})\n\nFaults that `known.toml` lists, met {seen:,} times in all.\n\n"
             "<details><summary>Which</summary>\n\n"
         )
-        _list(text, (_known(summary, w) for w in summary.listed), len(summary.listed))
+        _list(text, (_known(summary, w) for w in listed), len(listed))
         text.close("\n</details>\n")
     if summary.unmatched:
         text.add(

@@ -175,8 +175,8 @@ def show_report(report: Report, console: Console, address_arguments: str) -> Non
 
 def _show_known(summary: Summary, console: Console) -> None:
     """The known faults met most often: how often, and why they stand."""
-    console.print(f"\n[bold]Known[/]: {len(summary.listed)} faults that known.toml lists were met")
     by_count = sorted(summary.listed, key=lambda witness: -witness.seen)
+    console.print(f"\n[bold]Known[/]: {len(by_count)} faults that known.toml lists were met")
     for witness in by_count[:KNOWN_SHOWN]:
         line = Text(f"  {witness.fingerprint} {witness.seen:>6,} × {reason_known(summary, witness)}", style="dim")
         line.truncate(console.width, overflow="ellipsis")

@@ -10,7 +10,7 @@ import pytest
 from fuzz.corpus import corpus_folder, load_corpus
 from fuzz.score.mutants import Mutant
 from oracles.case import Case
-from tests.minimise.planted import ELSEWHERE, NOT_MET, defects, pair_of
+from tests.minimise.planted import ELSEWHERE, defects, pair_of
 
 SHOWN = re.compile(r"(?:Shows|And) (\w+):")
 HARDEST = "largest_alignment_only"
@@ -37,7 +37,7 @@ def regresses(mutant: Mutant, case: Case) -> bool:
 
 
 def test_every_planted_defect_has_its_case() -> None:
-    assert {mutant.name for mutant in defects()} - planted_cases().keys() == NOT_MET
+    assert {mutant.name for mutant in defects()} - planted_cases().keys() == set()
 
 
 def test_the_cases_are_small() -> None:
@@ -57,4 +57,4 @@ def test_a_defect_that_drawing_seldom_meets_is_met_in_the_corpus() -> None:
 @pytest.mark.timeout(3600)
 def test_every_planted_defect_is_seen_on_its_case() -> None:
     cases = planted_cases()
-    assert [m.name for m in defects() if m.name in cases and not regresses(m, cases[m.name])] == []
+    assert [m.name for m in defects() if not regresses(m, cases[m.name])] == []

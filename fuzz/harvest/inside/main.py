@@ -8,6 +8,7 @@ imported once; a fork per model keeps what building changes, and what it breaks,
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.util
 import json
@@ -19,6 +20,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +89,8 @@ def answer_in_fork(ask: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         status = 1
         try:
             os.setsid()
-            _limit(ask["bytes"])
             with os.fdopen(write_end, "wb") as out:
-                out.write(json.dumps(_harvest(ask["request"], notes)).encode())
+                out.write(json.dumps(_harvest(ask["request"], notes, ask["bytes"])).encode())
             status = 0
         except BaseException:
             traceback.print_exc()
@@ -112,20 +113,6 @@ def answer_in_fork(ask: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     return {**reply, "seconds": round(seconds, 2), "peak_bytes": usage.ru_maxrss * 1024}
 
 
-def _limit(growth: int) -> None:
-    limit = _data_bytes() + growth
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-
-
-def _data_bytes() -> int:
-    """What this process holds of the memory that is limited."""
-    return next(
-        int(line.split()[1]) * 1024
-        for line in Path("/proc/self/status").read_text().splitlines()
-        if line.startswith("VmData:")
-    )
-
-
 def _read_until(fd: int, deadline: float) -> tuple[bytes, bool]:
     """What the child writes until it closes the pipe, and whether it did in time."""
     parts: list[bytes] = []
@@ -138,22 +125,37 @@ def _read_until(fd: int, deadline: float) -> tuple[bytes, bool]:
     return b"".join(parts), False
 
 
-def _harvest(request: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    from fuzz.harvest.inside import build
-
+@contextlib.contextmanager
+def _limited(limit: int) -> Iterator[None]:
+    """Limits private memory to ``limit`` bytes inside the block only: what is told of it must not meet the limit."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, before[1]))
     try:
-        return {"outcome": "harvested", "harvest": build.harvest(request, notes)}
-    except MemoryError:
-        return {"outcome": "failed", "reason": "out of memory"}
-    except build.Refused as refused:
-        if _is_for_want_of_memory(refused.error):
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def _harvest(request: dict[str, Any], notes: list[str], growth: int) -> dict[str, Any]:
+    from fuzz.harvest.inside import build
+    from fuzz.planners.worker import private_bytes
+
+    limit = private_bytes() + growth
+    try:
+        with _limited(limit):
+            return {"outcome": "harvested", "harvest": build.harvest(request, notes)}
+    except Exception as error:
+        refused = error.error if isinstance(error, build.Refused) else error
+        if private_bytes() > limit - HEADROOM_BYTES or _is_for_want_of_memory(refused):
             return {"outcome": "failed", "reason": "out of memory"}
+        if not isinstance(error, build.Refused):
+            raise
         traceback.print_exc()
         if inspection:
             return {"outcome": "failed", "reason": f"its model class cannot be imported here: {inspection[-1]}"}
-        if isinstance(refused.error, ImportError):
-            return {"outcome": "failed", "reason": f"building it needs what is not here: {refused.error}"}
-        return {"outcome": "refused", "refusal": build.failure(refused)}
+        if isinstance(refused, ImportError):
+            return {"outcome": "failed", "reason": f"building it needs what is not here: {refused}"}
+        return {"outcome": "refused", "refusal": build.failure(error)}
 
 
 WANT_OF_MEMORY = (
@@ -175,8 +177,6 @@ raise what they like, without a word at times.
 
 
 def _is_for_want_of_memory(error: BaseException | None) -> bool:
-    if resource.getrlimit(resource.RLIMIT_DATA)[0] - _data_bytes() < HEADROOM_BYTES:
-        return True
     while error is not None:
         if isinstance(error, MemoryError) or any(words in str(error).lower() for words in WANT_OF_MEMORY):
             return True
