@@ -57,6 +57,8 @@ def _minimised(
         for witness in wanted:
             if interrupted():
                 return
+            # A finding of served requests shows only where requests are served; others need not pay for that.
+            pair.serves = witness.law.startswith("Q")
             yield witness, _least(witness, pair, store, interrupted)
     except PlannerError:
         return  # the findings stand as they are; the run itself is over
