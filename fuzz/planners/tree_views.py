@@ -68,7 +68,9 @@ def _worker_views(torch: Any, create: Any, layout: Any, config: Any) -> Viewed:
 
 def _read(pool: Any, layer: str, view: Any) -> View:
     item = view.element_size()
-    offset = view.storage_offset() * item if pool.is_meta else view.data_ptr() - pool.data_ptr()
+    # An address tells a view of other memory; there is none without memory, nor for a view of nothing.
+    addressed = not pool.is_meta and view.numel()
+    offset = view.data_ptr() - pool.data_ptr() if addressed else view.storage_offset() * item
     return View(
         layer=layer, offset=offset, shape=tuple(view.shape), strides=tuple(step * item for step in view.stride()),
         item_bytes=item,

@@ -6,6 +6,8 @@ import random
 
 from msgspec import structs
 
+from fuzz.case_files import read_case
+from fuzz.corpus import corpus_folder
 from fuzz.planners.process import Planner, Question
 from fuzz.planners.protocol import Answer, Viewed
 from fuzz.replay.memory.views import views_against
@@ -74,6 +76,14 @@ def test_a_view_elsewhere_is_a_breach(unpatched: Planner) -> None:
         assert words in breach.detail
     (missing,) = views_against(case, plan, [Viewed(device="cpu", views=(first,))])
     assert missing.detail == "worker 0: vLLM makes no view of model.0.1"
+
+
+def test_a_view_of_nothing_is_a_breach(unpatched: Planner) -> None:
+    case = read_case(corpus_folder() / "regress/hidden-state-block-holds-no-state.json")
+    plan, answer = viewed(unpatched, case)
+    (breach,) = views_against(case, plan, answer.views)
+    assert (breach.law, breach.path) == ("P7", "placement[].views.empty")
+    assert [view.offset for view in answer.views[0].views] == [0, 0]
 
 
 def test_a_record_of_another_stages_layer_has_no_view(unpatched: Planner) -> None:

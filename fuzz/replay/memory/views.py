@@ -41,6 +41,8 @@ def _differences(pool: Pool, viewed: Viewed) -> Iterator[tuple[str, str]]:
         view = made.get(page.layer)
         if view is None:
             yield "missing", f"vLLM makes no view of {page.layer}"
+        elif 0 in view.shape:
+            yield "empty", f"the view of {page.layer} is empty: its blocks hold no state"
         elif words := _difference(page, view, pool.num_blocks):
             yield "place", f"the view of {page.layer} {words}"
         else:
