@@ -29,7 +29,7 @@ from fuzz.cli_common import (
 )
 from fuzz.export.diagnosis import Diagnosis, NothingFound, choose_finding, diagnose
 from fuzz.minimise import Better, Minimal, Minimiser, NotShown, Unstable
-from fuzz.minimise.asking import FocusedPair
+from fuzz.minimise.asking import FocusedPair, shows_in_plan
 from fuzz.pair import Pair
 from fuzz.planners.address import as_options
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
@@ -213,7 +213,7 @@ def diagnosed(pair: Pair, about: Subject, *, with_neighbour: bool) -> Diagnosis:
     neighbour = None
     if with_neighbour:
         try:
-            neighbour = Minimiser(pair, about.case, finding.fingerprint).passing_neighbour()
+            neighbour = Minimiser(pair, about.case, finding.fingerprint, law=finding.law).passing_neighbour()
         except (NotShown, Unstable):
             neighbour = None  # told by the finding itself; an unstable case has no neighbour to trust
     try:
@@ -249,6 +249,11 @@ def export(
         if (owner := owner_of(diagnosis.obtained)) and form != "diff-case":
             # What is exported calls vLLM's own rules; without the owner it would show another plan.
             raise Failure(f"--as {form}: {owner} groups this case, which only kvfuzz replay can ask again", 2)
+        if form in ("script", "pytest") and not shows_in_plan(law := diagnosis.finding.law):
+            remedy = "`kvfuzz replay` asks again, and --as issue tells of it"
+            raise Failure(
+                f"--as {form}: {law} does not show in the plan, which is all that it would ask for; {remedy}", 2
+            )
         text = rendered(diagnosis, form)
     finally:
         pair.close()

@@ -16,6 +16,8 @@ from msgspec import Struct
 
 from fuzz.export.diagnosis import Diagnosis
 from fuzz.export.values import Reader, deepest, first_difference
+from fuzz.minimise.asking import shows_in_plan
+from fuzz.report.summary import law_reason, law_text
 from oracles.case import (
     Case,
     FullSpec,
@@ -28,7 +30,6 @@ from oracles.case import (
     mode_of,
 )
 from oracles.geometry import page_bytes
-from oracles.law import LAWS
 from oracles.plan import Died, Outcome, Plan, Refused, TimedOut, Unsupported, plan_of
 from oracles.specs import fields_of
 
@@ -43,9 +44,6 @@ CLASS_NAMES = {
     "encoder_only": "EncoderOnlyAttentionSpec", "mamba": "MambaSpec",
 }  # fmt: skip
 """vLLM's name of each kind."""
-
-REFERENCE_TEXT = "A plan is what the planner's own rules say."
-ALIVE_TEXT = "A planner answers, whatever it is asked."
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -100,7 +98,7 @@ def _python(diagnosis: Diagnosis, template: str, *, lone: bool) -> str:
     names = [f"{kind_of(spec)}_{at}" for at, spec in enumerate(case.specs)]
     specs = [_spec(name, spec) for name, spec in zip(names, case.specs, strict=True)]
     text = _environment().get_template(template).render(
-        title=diagnosis.finding.summary, law_text=_law_text(diagnosis), slug=_slug(diagnosis), lone=lone,
+        title=diagnosis.finding.summary, law_text=law_text(diagnosis.finding.law), slug=_slug(diagnosis), lone=lone,
         settings=case.settings, caching=_caching(case), layout_preset=_layout_preset(case.settings),
         specs=specs, fractions=any("Fraction(" in value for one in specs for _, value in one["fields"]),
         layers=[{"name": x.name, "spec": names[x.spec], "stage": x.stage, "draft": x.draft} for x in case.layers],
@@ -173,29 +171,24 @@ def _layout_preset(settings: Settings) -> str:
     return source(settings.layout if settings.layout_origin == "forced" else None)
 
 
-def _law_text(diagnosis: Diagnosis) -> str:
-    law = LAWS.get(diagnosis.finding.law)
-    if law is not None:
-        return law.text
-    return ALIVE_TEXT if diagnosis.finding.law == "alive" else REFERENCE_TEXT
-
-
 def _slug(diagnosis: Diagnosis) -> str:
     return re.sub(r"[^a-z0-9]+", "_", f"{diagnosis.finding.law}_{case_id(diagnosis.case)}".lower()).strip("_")
 
 
 def _issue(diagnosis: Diagnosis) -> str:
-    case, script = diagnosis.case, export(diagnosis, "script")
-    law = LAWS.get(diagnosis.finding.law)
-    longest = max((len(run) for run in re.findall(r"`+", script)), default=0)
+    case = diagnosis.case
+    by_script = shows_in_plan(diagnosis.finding.law)
+    code = export(diagnosis, "script") if by_script else dump_case(case).decode()
+    longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
     return _environment().get_template("issue.md.j2").render(
-        title=diagnosis.finding.summary, law_text=_law_text(diagnosis), law_reason=law.reason if law else "",
+        title=diagnosis.finding.summary,
+        law_text=law_text(diagnosis.finding.law), law_reason=law_reason(diagnosis.finding.law),
         version=diagnosis.planner.version, address=diagnosis.planner.address, planner_module=diagnosis.planner_module,
         other_version=diagnosis.other.version, other_address=diagnosis.other.address,
         contract=diagnosis.contract, identity=case_id(case), fingerprint=diagnosis.finding.fingerprint,
         settings_words=settings_words(case.settings), table=_table(case),
         expected_words=_due(diagnosis), obtained_words=diagnosis.finding.summary,
-        neighbour=diagnosis.neighbour.words if diagnosis.neighbour else "", script=script.rstrip(),
+        neighbour=diagnosis.neighbour.words if diagnosis.neighbour else "", by_script=by_script, code=code.rstrip(),
         fence="`" * max(3, longest + 1),
     )  # fmt: skip
 
@@ -209,13 +202,13 @@ def expected_words(diagnosis: Diagnosis) -> str:
         return str(check.expected)
     if check.kind == "must_refuse":
         return f"a refusal (says {diagnosis.expected_by})"
-    return _law_text(diagnosis)
+    return law_text(diagnosis.finding.law)
 
 
 def _due(diagnosis: Diagnosis) -> str:
     """``expected_words`` in Markdown; a law's text is ours and may use it."""
     words = expected_words(diagnosis)
-    return words if words == _law_text(diagnosis) else _markdown(words)
+    return words if words == law_text(diagnosis.finding.law) else _markdown(words)
 
 
 def outcome_words(outcome: Outcome) -> str:

@@ -57,8 +57,6 @@ def _minimised(
         for witness in wanted:
             if interrupted():
                 return
-            # A finding of served requests shows only where requests are served; others need not pay for that.
-            pair.serves = witness.law.startswith("Q")
             yield witness, _least(witness, pair, store, interrupted)
     except PlannerError:
         return  # the findings stand as they are; the run itself is over
@@ -73,7 +71,8 @@ def _minimised(
 def _least(witness: Witness, pair: Pair, store: Store, interrupted: Callable[[], bool]) -> Witness:
     """The witness with the least case found in time; itself where the finding does not stand still."""
     try:
-        search = Minimiser(pair, read_case(Path(witness.case)), witness.fingerprint, seconds=SECONDS)
+        case = read_case(Path(witness.case))
+        search = Minimiser(pair, case, witness.fingerprint, law=witness.law, seconds=SECONDS)
     except NotShown:
         return structs.replace(witness, summary=f"{witness.summary} (not shown when asked again)")
     except Unstable:

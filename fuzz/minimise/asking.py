@@ -7,6 +7,7 @@ because it was not asked, and so would somebody who asks a case again.
 from __future__ import annotations
 
 from fuzz.pair import EXTRAS, SERVE, TWICE, VIEWS, Pair
+from fuzz.replay.requests.checks import CHECKS
 from oracles.derived import MORE_MEMORY, PERMUTED, RENAMED, WIDER_DCP
 
 NEEDED: dict[str, frozenset[str]] = {
@@ -16,13 +17,18 @@ NEEDED: dict[str, frozenset[str]] = {
 """The second answers that a law is about. The checks of requests need theirs; other laws need none."""
 
 
+def shows_in_plan(law: str) -> bool:
+    """Whether who asks for the plan alone, as an exported script does, can tell that a finding of ``law`` stands."""
+    return law not in NEEDED and law not in CHECKS
+
+
 class FocusedPair(Pair):
     """The planners of ``pair``, under its contract; ``law`` of None asks for everything."""
 
     def __init__(self, pair: Pair, law: str | None) -> None:
         # The processes are the pair's: they are warm, and the pair closes them.
         vars(self).update(vars(pair))
-        by_family = frozenset({SERVE}) if law is not None and law.startswith("Q") else frozenset()
+        by_family = frozenset({SERVE}) if law in CHECKS else frozenset()
         everything = EXTRAS if self.serves else EXTRAS - {SERVE}
         self._wanted = everything if law is None else NEEDED.get(law, by_family)
 

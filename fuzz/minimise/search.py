@@ -124,20 +124,22 @@ class _Batch(Struct, frozen=True, kw_only=True):
 
 
 class Minimiser:
-    """The search for the least case of one finding.
+    """The search for the least case of one finding. ``law`` is its law where that is known: no other is asked for.
 
     Raises (on making one):
         NotShown, Unstable: the untouched case does not show the finding, or not always.
         PlannerError: a planner cannot be started.
     """
 
-    def __init__(self, pair: Pair, case: Case, fingerprint: str, *, seconds: float | None = None) -> None:
+    def __init__(
+        self, pair: Pair, case: Case, fingerprint: str, *, law: str | None = None, seconds: float | None = None
+    ) -> None:
         self._begun = time.monotonic()
         self._stop_at = None if seconds is None else self._begun + seconds
         self._held: dict[str, Finding | None] = {}
         self._asked = 0
         self._limits = limits(case)
-        self._pair: Pair = FocusedPair(pair, None)
+        self._pair: Pair = FocusedPair(pair, law)
         self.case, self.complete = case, False
         self.neighbour: Variation | None = None
         self.target, self.finding = self._confirm(fingerprint)

@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from fuzz.case_files import read_case
+from fuzz.cli import app
+from fuzz.cli_common import Failure
+from fuzz.corpus import corpus_folder
 from fuzz.export import diagnose, export
 from fuzz.pair import Pair
 from fuzz.planners import fetch, isolate
@@ -25,6 +30,8 @@ from oracles.case import (
     SlidingWindowSpec,
     Spec,
     build_case,
+    case_id,
+    load_case,
 )
 
 pytestmark = pytest.mark.slow
@@ -207,6 +214,26 @@ def test_issue_text_keeps_hostile_names_in_their_cells(pair: Pair) -> None:
     rows = [line for line in table.splitlines() if line.startswith("|")]
     assert [row.replace("\\|", "").count("|") for row in rows] == [7] * 5
     assert text.count("\n```") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "fingerprint"),
+    [
+        ("requests/window-bill-forgets-the-lookahead", "ed51cfe8"),
+        ("regress/hidden-state-block-holds-no-state", "5a603c01"),
+    ],
+)
+def test_what_the_plan_does_not_show_has_no_script(name: str, fingerprint: str) -> None:
+    case = corpus_folder() / f"{name}.json"
+    for form in ("script", "pytest"):
+        done = CliRunner().invoke(app, ["export", str(case), "--fingerprint", fingerprint, "--as", form])
+        assert isinstance(done.exception, Failure)
+        assert (done.exception.code, "does not show in the plan" in str(done.exception)) == (2, True)
+    told = CliRunner().invoke(app, ["export", str(case), "--fingerprint", fingerprint, "--as", "issue"])
+    assert told.exit_code == 0
+    assert "kvfuzz replay FILE" in told.output
+    text = told.output.partition("```json\n")[2].partition("\n```")[0]
+    assert case_id(load_case(text.encode())) == case_id(read_case(case))
 
 
 def test_a_script_names_no_path_of_this_machine(exported: Path) -> None:
