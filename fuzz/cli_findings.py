@@ -27,9 +27,9 @@ from fuzz.cli_common import (
     store_argument,
     to_contract,
 )
-from fuzz.export.diagnosis import Diagnosis, NothingFound, choose_finding, diagnose
+from fuzz.export.diagnosis import Diagnosis, NothingFound, diagnose, find_again
 from fuzz.minimise import Better, Minimal, Minimiser, NotShown, Unstable
-from fuzz.minimise.asking import FocusedPair, shows_in_plan
+from fuzz.minimise.asking import shows_in_plan
 from fuzz.pair import Pair
 from fuzz.planners.address import as_options
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
@@ -107,9 +107,8 @@ def pair_of(about: Subject, deadline: float, memory_gib: float) -> Pair:
 
 def chosen(pair: Pair, about: Subject) -> Finding:
     """The finding asked for, by asking the case once. Raises Failure."""
-    verdict = FocusedPair(pair, None).ask(about.case).verdict
     try:
-        return choose_finding(verdict.findings, about.fingerprint, case_id(about.case))
+        return find_again(pair, about.case, about.fingerprint)[1]
     except NothingFound as error:
         raise Failure(str(error), 2) from None
 

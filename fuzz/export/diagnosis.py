@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from fuzz.minimise.asking import FocusedPair
+from fuzz.export.second import Second, second_answer, twin_findings
+from fuzz.minimise.asking import NEEDED, FocusedPair
 from fuzz.minimise.neighbour import Variation
-from fuzz.pair import Pair, PlannerInfo
+from fuzz.pair import Judged, Pair, PlannerInfo
 from fuzz.planners.process import Planner
 from oracles.case import Case, case_id
 from oracles.compare import FAILING, Finding
@@ -20,7 +21,9 @@ class NothingFound(Exception):
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
-    """``planner`` is the one at fault, ``other`` the one beside it. ``expected`` is None where no one says."""
+    """``planner`` is the one at fault, ``other`` the one beside it. ``expected`` is None where no one says, ``second``
+    where the plan alone shows the finding.
+    """
 
     case: Case
     finding: Finding
@@ -33,6 +36,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     other: PlannerInfo
     planner_module: str
     neighbour: Variation | None = None
+    second: Second | None = None
 
 
 def choose_finding(findings: tuple[Finding, ...], fingerprint: str | None, identity: str) -> Finding:
@@ -53,6 +57,21 @@ def choose_finding(findings: tuple[Finding, ...], fingerprint: str | None, ident
     return min(findings, key=lambda f: (f.verdict not in FAILING, f.law == "G7"))
 
 
+def find_again(pair: Pair, case: Case, fingerprint: str | None) -> tuple[Judged, Finding]:
+    """Asks both planners once more, and other processes of theirs where the finding is not shown otherwise: one that a
+    run saw between its lanes.
+
+    Raises:
+        NothingFound: the case does not show that finding.
+        PlannerError: a planner cannot be started.
+    """
+    judged = FocusedPair(pair, None).ask(case)
+    findings = judged.verdict.findings
+    if fingerprint is not None and all(one.fingerprint != fingerprint for one in findings):
+        findings += twin_findings(pair, case, (judged.unpatched, judged.patched), fingerprint)
+    return judged, choose_finding(findings, fingerprint, case_id(case))
+
+
 def diagnose(pair: Pair, case: Case, fingerprint: str | None, neighbour: Variation | None = None) -> Diagnosis:
     """Asks both planners once more and says what was due.
 
@@ -60,8 +79,7 @@ def diagnose(pair: Pair, case: Case, fingerprint: str | None, neighbour: Variati
         NothingFound: the case does not show that finding.
         PlannerError: a planner cannot be started.
     """
-    judged = FocusedPair(pair, None).ask(case)
-    finding = choose_finding(judged.verdict.findings, fingerprint, case_id(case))
+    judged, finding = find_again(pair, case, fingerprint)
     unpatched_info, patched_info = pair.infos()
     at_fault, planner, other = pair.patched, patched_info, unpatched_info
     obtained, counterpart = judged.patched, judged.unpatched
@@ -69,10 +87,13 @@ def diagnose(pair: Pair, case: Case, fingerprint: str | None, neighbour: Variati
         at_fault, planner, other = pair.unpatched, unpatched_info, patched_info
         obtained, counterpart = counterpart, obtained
     expected, said_by = _expected(case, finding, (obtained, counterpart), at_fault, pair.contract)
+    second = second_answer(pair, at_fault, case, finding, obtained)
+    if second is None and finding.law in NEEDED and not owner_of(obtained):
+        raise NothingFound(f"{case_id(case)} does not show {finding.fingerprint} each time that it is asked")
     return Diagnosis(
         case=case, finding=finding, contract=pair.contract, obtained=obtained, counterpart=counterpart,
         expected=expected, expected_by=said_by, planner=planner, other=other,
-        planner_module=at_fault.hello().planner_module, neighbour=neighbour,
+        planner_module=at_fault.hello().planner_module, neighbour=neighbour, second=second,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import jinja2
 from msgspec import Struct
 
 from fuzz.export.diagnosis import Diagnosis
+from fuzz.export.second import template_of
 from fuzz.export.values import Reader, deepest, first_difference
 from fuzz.minimise.asking import shows_in_plan
 from fuzz.report.summary import law_reason, law_text
@@ -47,9 +48,11 @@ CLASS_NAMES = {
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """How a reproducer tells that the fault stands; ``kind`` is the template's branch."""
+    """How a reproducer tells that the fault stands; ``kind`` is the template's branch. ``answers`` are two that the
+    reproducer asks for and compares.
+    """
 
-    kind: Literal["refusal", "must_refuse", "layers", "parts", "values", "stands"]
+    kind: Literal["refusal", "must_refuse", "layers", "parts", "values", "stands", "answers"]
     expected: Any = None
     faulty: Any = None
     reader: Reader | None = None
@@ -60,6 +63,8 @@ def choose_check(diagnosis: Diagnosis) -> Check:
     """The narrowest check that the finding allows: its law's own, else a value that differs from what was due."""
     law, path = diagnosis.finding.law, diagnosis.finding.first_difference
     expected, obtained = diagnosis.expected, diagnosis.obtained
+    if diagnosis.second is not None:
+        return Check(kind="answers", expected=diagnosis.second.due, reader=diagnosis.second.reader)
     if law == "R1":
         return Check(kind="refusal", expected="a plan, or a ValueError or NotImplementedError that names its cause")
     if law == "G1" and path != "groups[].members":
@@ -107,6 +112,7 @@ def _python(diagnosis: Diagnosis, template: str, *, lone: bool) -> str:
         check=check.kind, expected=check.expected, faulty=check.faulty, reader=check.reader,
         any_refusal=check.any_refusal,
         replicated=[x.name for x in case.layers if mode_of(case.spec_of(x)) == "replicated"],
+        second=diagnosis.second, part=template_of(diagnosis.second),
     )  # fmt: skip
     return re.sub(r"\n{4,}", "\n\n\n", text).rstrip() + "\n"
 
@@ -198,7 +204,7 @@ def expected_words(diagnosis: Diagnosis) -> str:
     check = choose_check(diagnosis)
     if check.kind == "values" and check.reader is not None:
         return f"{check.reader.text} {check.expected!r} (says {diagnosis.expected_by})"
-    if check.kind == "refusal":
+    if check.kind in ("refusal", "answers"):
         return str(check.expected)
     if check.kind == "must_refuse":
         return f"a refusal (says {diagnosis.expected_by})"

@@ -93,7 +93,7 @@ def _blocks(plan: Plan) -> Any:
     return None if plan.sizes is None else (plan.sizes.scheduler_block, plan.sizes.hash_block)
 
 
-_SCHEDULER = (
+SCHEDULER = (
     "configs, config = place(LAYERS)",
     "function = lambda name: getattr(planner, name, None) or getattr(utils, name)  # noqa: E731",
     'scheduler = function("generate_scheduler_kv_cache_config")(configs)',
@@ -155,13 +155,13 @@ READERS: tuple[Reader, ...] = (
     Reader(
         name="sizes", text="Tokens that the scheduler handles at once, and tokens per prefix hash.",
         read=_blocks,
-        lines=(*_SCHEDULER, 'return tuple(function("resolve_kv_cache_block_sizes")(scheduler, config))'),
+        lines=(*SCHEDULER, 'return tuple(function("resolve_kv_cache_block_sizes")(scheduler, config))'),
     ),
     Reader(
         name="capacity", text="Tokens that the pool is said to hold, and requests of the model length at once.",
         read=_capacity,
         lines=(
-            *_SCHEDULER,
+            *SCHEDULER,
             'tokens, concurrency = function("get_kv_cache_capacity")(config, scheduler)',
             "return tokens, round(float(concurrency), 6)",
         ),

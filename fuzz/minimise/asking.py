@@ -18,8 +18,10 @@ NEEDED: dict[str, frozenset[str]] = {
 
 
 def shows_in_plan(law: str) -> bool:
-    """Whether who asks for the plan alone, as an exported script does, can tell that a finding of ``law`` stands."""
-    return law not in NEEDED and law not in CHECKS
+    """Whether who plans, perhaps twice, and serves no request, as an exported script does, can tell that a finding of
+    ``law`` stands.
+    """
+    return law in NEEDED or law not in CHECKS
 
 
 class FocusedPair(Pair):

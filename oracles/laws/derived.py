@@ -32,7 +32,7 @@ def renaming_renames(evidence: Evidence) -> Iterator[Breach]:
 
     A plan that hangs on names differs between two models that are the same.
     """
-    expected = _with_names(evidence.outcome, new_name)
+    expected = with_names(evidence.outcome, new_name)
     found = outcome_difference(expected, evidence.derived[RENAMED])
     if found is not None:
         yield Breach(
@@ -41,8 +41,8 @@ def renaming_renames(evidence: Evidence) -> Iterator[Breach]:
         )  # fmt: skip
 
 
-def _with_names(outcome: Outcome, rename: Callable[[str], str]) -> Outcome:
-    """``outcome`` with every layer name changed by ``rename``."""
+def with_names(outcome: Outcome, rename: Callable[[str], str]) -> Outcome:
+    """``outcome``, of a planner that answered, with every layer name changed by ``rename``."""
     plan = plan_of(outcome)
     assert plan is not None and isinstance(outcome, Planned | Refused)
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +14,7 @@ from fuzz.cli_common import Failure
 from fuzz.corpus import corpus_folder
 from fuzz.export import diagnose, export
 from fuzz.pair import Pair
-from fuzz.planners import fetch, isolate
+from fuzz.planners import isolate
 from fuzz.planners.trees import Config, open_launch
 from oracles.case import (
     Case,
@@ -33,18 +29,9 @@ from oracles.case import (
     case_id,
     load_case,
 )
+from tests.export.alone import HOSTILE, PYTEST, alone, copy_of_vllm, exit_codes
 
 pytestmark = pytest.mark.slow
-
-HOSTILE = (
-    'it\'s."quoted".0',
-    '"""; raise SystemExit(0); """.1',
-    "a\\b.2",
-    "{{ 7 * 7 }}{% x %}.3",
-    "`|<b>*é.4",
-    "# no: 'x'.5",
-)
-"""Names that end strings, comments, templates, tables and lines where they are not quoted."""
 
 PLAIN = FullSpec(block_size=16, num_kv_heads=1, head_size=64)
 WINDOW = SlidingWindowSpec(block_size=16, num_kv_heads=1, head_size=64, sliding_window=128)
@@ -107,77 +94,19 @@ def exported(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def mended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the installed vLLM without the faults."""
-    found = subprocess.run(
-        [sys.executable, "-c", "import importlib.util as u; print(u.find_spec('vllm').submodule_search_locations[0])"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    target = tmp_path_factory.mktemp("tree")
-    fetch.link_package(Path(found.stdout.strip()), target / "vllm")
-    planner = target / "vllm" / "v1" / "core" / "kv_cache_utils.py"
-    source = planner.read_text()
-    planner.unlink()  # a link: the installed file must stay as it is
     addition = (Path(__file__).parent / "mended.txt").read_text()
-    planner.write_text(f"{source}\n\nISOLATE = {isolate.__file__!r}\n{addition}")
-    return target
-
-
-BLOCKED = """
-import sys
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("fuzz", "oracles"):
-            raise ImportError(f"{name} is blocked")
-sys.meta_path.insert(0, Blocked())
-"""
-
-
-def alone(code: str, folder: Path, tree: Path | None) -> subprocess.CompletedProcess[str]:
-    """Runs ``code`` where kvfuzz cannot be imported, with ``tree`` ahead of the installed vLLM."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYTEST", "VLLM_"))}
-    added = {
-        "PYTHONPATH": str(tree) if tree else "", "VLLM_LOGGING_LEVEL": "ERROR", "CUDA_VISIBLE_DEVICES": "",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    }  # fmt: skip
-    return subprocess.run(
-        [sys.executable, "-c", BLOCKED + code],
-        cwd=folder, capture_output=True, text=True, check=False, env=kept | added,
-    )  # fmt: skip
-
-
-RUN_ALL = """
-import json, runpy
-codes = {}
-for name in NAMES:
-    try:
-        runpy.run_path(f"{name}.py", run_name="__main__")
-    except SystemExit as end:
-        codes[name] = end.code
-print("codes", json.dumps(codes))
-"""
-
-
-def exit_codes(folder: Path, tree: Path | None) -> tuple[dict[str, int], str]:
-    done = alone(f"NAMES = {list(CASES)}\n{RUN_ALL}", folder, tree)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("codes ")]
-    assert lines, done.stderr
-    return json.loads(lines[0].removeprefix("codes ")), done.stdout
+    return copy_of_vllm(tmp_path_factory.mktemp("tree"), f"ISOLATE = {isolate.__file__!r}\n{addition}")
 
 
 def test_scripts_fail_while_the_fault_stands(exported: Path) -> None:
-    codes, said = exit_codes(exported, None)
+    codes, said = exit_codes(exported, CASES, None)
     assert codes == dict.fromkeys(CASES, 1)
     assert "AssertionError" in said  # R1 shows the planner's own error
 
 
 def test_scripts_pass_on_a_mended_tree(exported: Path, mended: Path) -> None:
-    codes, said = exit_codes(exported, mended)
+    codes, said = exit_codes(exported, CASES, mended)
     assert codes == dict.fromkeys(CASES, 0), said
-
-
-PYTEST = """
-import pytest
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--rootdir", ".", "-c", "/dev/null", "."]))
-"""
 
 
 def test_tests_fail_while_the_fault_stands(exported: Path) -> None:
@@ -220,7 +149,6 @@ def test_issue_text_keeps_hostile_names_in_their_cells(pair: Pair) -> None:
     ("name", "fingerprint"),
     [
         ("requests/window-bill-forgets-the-lookahead", "ed51cfe8"),
-        ("regress/hidden-state-block-holds-no-state", "5a603c01"),
     ],
 )
 def test_what_the_plan_does_not_show_has_no_script(name: str, fingerprint: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from fuzz.planners.protocol import View, Viewed
 from fuzz.replay.memory.pools import Page, Pool, is_replayable, pools_of
 from oracles.case import Case
@@ -19,35 +21,54 @@ def views_against(case: Case, plan: Plan, views: Sequence[Viewed]) -> tuple[Brea
     Raises:
         NotReplayable: the records of a worker state pools of several sizes.
     """
-    if not views or not is_replayable(plan):
-        return ()
     forced = ".forced" if case.settings.layout_origin == "forced" else ""
     return tuple(
         Breach(
-            law="P7", path=f"placement[].views.{field}{forced}", detail=f"worker {pool.worker}: {words}",
-            error=views[pool.worker].error,
+            law="P7", path=f"placement[].views.{one.field}{forced}", detail=f"worker {one.worker}: {one.words}",
+            error=one.error,
         )
-        for pool in pools_of(case, plan)
-        for field, words in _differences(pool, views[pool.worker])
+        for one in view_differences(case, plan, views)
     )  # fmt: skip
 
 
-def _differences(pool: Pool, viewed: Viewed) -> Iterator[tuple[str, str]]:
-    if viewed.error:
-        yield "error", f"vLLM makes views of {len(viewed.views)} layers, then {viewed.error}: {viewed.message}"
+class ViewDifference(Struct, frozen=True, kw_only=True):
+    """How a worker's views are not on the pages, told by its first layer of which that is so.
+
+    ``field`` is the last part of the breach's path; ``page`` is None where making the views ended in ``error``.
+    """
+
+    worker: int
+    field: str
+    words: str
+    error: str = ""
+    page: Page | None = None
+
+
+def view_differences(case: Case, plan: Plan, views: Sequence[Viewed]) -> Iterator[ViewDifference]:
+    """What ``views_against`` tells of, one for each worker at most. Raises NotReplayable."""
+    if not views or not is_replayable(plan):
         return
+    for pool in pools_of(case, plan):
+        viewed = views[pool.worker]
+        if viewed.error:
+            words = f"vLLM makes views of {len(viewed.views)} layers, then {viewed.error}: {viewed.message}"
+            yield ViewDifference(worker=pool.worker, field="error", words=words, error=viewed.error)
+            continue
+        for page, field, words in _differences(pool, viewed):
+            yield ViewDifference(worker=pool.worker, field=field, words=words, page=page)
+            break
+
+
+def _differences(pool: Pool, viewed: Viewed) -> Iterator[tuple[Page, str, str]]:
     made = {view.layer: view for view in viewed.views}
     for page in pool.pages:
         view = made.get(page.layer)
         if view is None:
-            yield "missing", f"vLLM makes no view of {page.layer}"
+            yield page, "missing", f"vLLM makes no view of {page.layer}"
         elif 0 in view.shape:
-            yield "empty", f"the view of {page.layer} is empty: its blocks hold no state"
+            yield page, "empty", f"the view of {page.layer} is empty: its blocks hold no state"
         elif words := _difference(page, view, pool.num_blocks):
-            yield "place", f"the view of {page.layer} {words}"
-        else:
-            continue
-        return
+            yield page, "place", f"the view of {page.layer} {words}"
 
 
 def _difference(page: Page, view: View, blocks: int) -> str:

@@ -1,0 +1,156 @@
+"""Exported scripts and tests of what a second answer or vLLM's views show, with vLLM alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fuzz.case_files import read_case
+from fuzz.corpus import corpus_folder
+from fuzz.export import Diagnosis, diagnose, export
+from fuzz.minimise.asking import FocusedPair
+from fuzz.pair import Pair
+from fuzz.planners.trees import Config, open_launch
+from oracles.case import Case
+from oracles.law import Breach
+from tests.export.alone import PYTEST, alone, copy_of_vllm, exit_codes
+from tests.export.second_cases import CASES, TWIN
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+OVERLAY = HERE.parent / "planners" / "overlays" / "second_answers.py"
+HIDDEN = "regress/hidden-state-block-holds-no-state.json"
+NAMES = (*CASES, "twin", "hidden")
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    made = Pair(
+        open_launch("installed", Config()), open_launch(f"installed+{OVERLAY}", Config()), "native",
+        case_seconds=20.0, memory=2**30,
+    )  # fmt: skip
+    made.start()
+    yield made
+    made.close()
+
+
+def diagnosed(pair: Pair, case: Case, law: str) -> Diagnosis:
+    """The patched planner's finding of a law."""
+    findings = FocusedPair(pair, None).ask(case).verdict.findings
+    return diagnose(pair, case, next(one.fingerprint for one in findings if one.law == law))
+
+
+@pytest.fixture(scope="module")
+def diagnoses(pair: Pair) -> dict[str, Diagnosis]:
+    found = {name: diagnosed(pair, case, law) for name, (case, law) in CASES.items()}
+    # A run compares its lanes; one process with one hash seed shows nothing.
+    between_lanes = Breach(law="G9", path="groups[].layers", detail="").fingerprint("patched")
+    assert between_lanes not in {one.fingerprint for one in FocusedPair(pair, None).ask(TWIN).verdict.findings}
+    found["twin"] = diagnose(pair, TWIN, between_lanes)
+    found["hidden"] = diagnosed(pair, read_case(corpus_folder() / HIDDEN), "P7")
+    return found
+
+
+@pytest.fixture(scope="module")
+def exported(diagnoses: dict[str, Diagnosis], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a script and a test of each case."""
+    folder = tmp_path_factory.mktemp("exported")
+    for name, diagnosis in diagnoses.items():
+        (folder / f"{name}.py").write_text(export(diagnosis, "script"))
+        (folder / f"test_{name}.py").write_text(export(diagnosis, "pytest"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the installed vLLM with the overlay's faults."""
+    addition = f"{OVERLAY.read_text()}\n\nimport sys\n\napply(sys.modules[__name__])\n"
+    return copy_of_vllm(tmp_path_factory.mktemp("tree"), addition)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the installed vLLM without its one fault in these cases."""
+    return copy_of_vllm(tmp_path_factory.mktemp("tree"), (HERE / "mended_views.txt").read_text())
+
+
+def test_scripts_fail_while_the_fault_stands(exported: Path, faulty: Path) -> None:
+    codes, said = exit_codes(exported, NAMES, faulty)
+    assert codes == dict.fromkeys(NAMES, 1), said
+
+
+def test_scripts_pass_on_a_good_tree(exported: Path, good: Path) -> None:
+    codes, said = exit_codes(exported, NAMES, good)
+    assert codes == dict.fromkeys(NAMES, 0), said
+
+
+def test_tests_fail_while_the_fault_stands(exported: Path, faulty: Path) -> None:
+    done = alone(PYTEST, exported, faulty)
+    assert f"{len(NAMES)} failed" in done.stdout, done.stdout + done.stderr
+
+
+def test_tests_pass_on_a_good_tree(exported: Path, good: Path) -> None:
+    done = alone(PYTEST, exported, good)
+    assert f"{len(NAMES)} passed" in done.stdout, done.stdout + done.stderr
+
+
+WITHOUT_VIEWS = """
+import runpy
+import vllm.v1.kv_cache_interface as interface
+del interface.create_kv_cache_views
+runpy.run_path("hidden.py", run_name="__main__")
+"""
+
+
+def test_a_tree_that_makes_no_views_is_told_apart(exported: Path) -> None:
+    done = alone(WITHOUT_VIEWS, exported, None)
+    assert (done.returncode, "unsupported: no create_kv_cache_views" in done.stdout) == (2, True), done.stderr
+
+
+CANNOT_PLAN = """
+import runpy
+import vllm.v1.core.kv_cache_utils as planner
+def planned(*_args):
+    raise AttributeError("no such thing")
+planner.get_kv_cache_groups = planner.get_kv_cache_configs = planned
+for name in NAMES:
+    try:
+        runpy.run_path(f"{name}.py", run_name="__main__")
+    except SystemExit as end:
+        print("code", name, end.code)
+"""
+
+
+def test_a_planner_that_fails_both_times_does_not_count_as_good(exported: Path) -> None:
+    compared = [name for name in NAMES if name != "twin"]
+    done = alone(f"NAMES = {compared}{CANNOT_PLAN}", exported, None)
+    codes = [line for line in done.stdout.splitlines() if line.startswith("code ")]
+    assert codes == [f"code {name} 2" for name in compared], done.stdout + done.stderr
+
+
+def test_kvfuzz_is_kept_from_a_scripts_own_processes(tmp_path: Path) -> None:
+    code = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', 'import fuzz']).returncode)"
+    done = alone(code, tmp_path, None)
+    assert (done.returncode, "fuzz is blocked" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "due"),
+    [
+        ("permuted", "The same in each order of equal layers: \\[('FullAttentionSpec', 2, 32, 16384)\\]"),
+        ("table_by_ranks", "The same with twice the DCP ranks: {('it's."),
+        ("fewer_in_more", "With twice the memory no less than (1013, "),
+        ("hidden", "**Expected**: a view of t.1 that holds something, on worker 0\n"),
+    ],
+)
+def test_an_issue_says_what_was_due_and_carries_the_script(
+    diagnoses: dict[str, Diagnosis], exported: Path, name: str, due: str
+) -> None:
+    text = export(diagnoses[name], "issue")
+    assert due in text
+    assert "Script (needs vLLM alone" in text
+    code = text.partition("python\n")[2].rpartition("\n\n</details>")[0].rpartition("\n")[0]
+    assert code == (exported / f"{name}.py").read_text().rstrip()
