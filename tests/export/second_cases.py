@@ -48,3 +48,10 @@ CASES: dict[str, tuple[Case, str]] = {
 
 TWIN = hostile(FULL, FULL, FULL, WINDOW, length=wrong.BY_HASH)
 """Wrong between two processes (law G9)."""
+
+READ = (
+    hostile(FULL, WINDOW, OTHER, layout="BLNHC"),
+    hostile(FULL, WINDOW, STATE, WINDOW, FULL, mamba_mode="align", dcp=1),
+    hostile(DRAFT, DRAFT, STATE, mamba_mode="align", dcp=4),
+)
+"""Cases that the installed tree plans: a spec for each layer of a group, several groups, unsplit layers."""
