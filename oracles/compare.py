@@ -11,15 +11,19 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from oracles.case import SPEC_CLASSES
 from oracles.law import Breach, Contract, Side, is_no_later, stage_of
 from oracles.plan import (
+    Capacity,
     Died,
     Group,
     Outcome,
     Placement,
     Plan,
     Planned,
+    Record,
     Refused,
+    Sizes,
     TimedOut,
     Unsupported,
     plan_of,
@@ -132,6 +136,9 @@ def plan_difference(expected: Plan, obtained: Plan, *, drafts: bool = True) -> D
     return None
 
 
+_GROUP_FIELDS = ("kind", "block_size", "span_tokens", "page_bytes", "sharded", "extra")
+
+
 def groups_difference(
     expected: tuple[Plan, tuple[Group, ...]], obtained: tuple[Plan, tuple[Group, ...]], *, drafts: bool = True
 ) -> Difference | None:
@@ -143,7 +150,7 @@ def groups_difference(
         if a.layers != b.layers:
             return differ("groups[].layers", a.layers, b.layers)
     for a, b in zip(groups_a, groups_b, strict=True):
-        for field in ("kind", "block_size", "span_tokens", "page_bytes", "sharded", "extra"):
+        for field in _GROUP_FIELDS:
             found = differ(f"groups[].{field}", getattr(a, field), getattr(b, field))
             if found is not None:
                 return found
@@ -195,6 +202,18 @@ def _placement_difference(expected: tuple[Placement, ...], obtained: tuple[Place
                 return fields_difference("placement[].records[]", one, other)
         return fields_difference("placement[]", a, b)
     return None
+
+
+def difference_paths() -> frozenset[str]:
+    """Every path that ``outcome_difference`` can give."""
+    specs = {f"groups[].spec.{name}" for one in SPEC_CLASSES.values() for name in one.__struct_fields__}
+    kept = {"placement[]": Placement, "placement[].records[]": Record, "sizes": Sizes, "capacity": Capacity}
+    return frozenset({
+        "outcome", "groups", "groups.count", "groups[].layers", *(f"groups[].{name}" for name in _GROUP_FIELDS),
+        "groups[].wrapper", "groups[].draft", "groups[].members", "groups[].spec.kind", *specs,
+        "placement.workers", "placement[].records.count",
+        *(f"{path}.{name}" for path, kind in kept.items() for name in kind.__struct_fields__),
+    })  # fmt: skip
 
 
 def judge(
@@ -273,5 +292,5 @@ def _finding(breach: Breach, verdict: VerdictName, side: Side) -> Finding:
 
 __all__ = [
     "FAILING", "VERDICTS", "Contract", "Difference", "Finding", "Planned", "Verdict", "VerdictName",
-    "differ", "gravity", "groups_difference", "judge", "outcome_difference", "plan_difference",
+    "differ", "difference_paths", "gravity", "groups_difference", "judge", "outcome_difference", "plan_difference",
 ]  # fmt: skip

@@ -30,9 +30,9 @@ from fuzz.planners.protocol import Answer
 from fuzz.replay.memory.pools import Page
 from fuzz.replay.memory.views import view_differences
 from oracles.case import Case
-from oracles.compare import Finding, judge
+from oracles.compare import Finding, difference_paths, judge
 from oracles.derived import DERIVED, MORE_MEMORY, PERMUTED, RENAMED, WIDER_DCP, new_name
-from oracles.law import Evidence, broken_laws
+from oracles.law import Breach, Evidence, Side, broken_laws
 from oracles.laws.derived import with_names
 from oracles.plan import Outcome, Planned, Refused, owner_of, plan_of
 
@@ -43,6 +43,9 @@ SEEDS = (1, 2, 0, 3, 4, 5, 6, 7)
 
 SHOWN_SEEDS = 6
 """Of them in a reproducer: a process costs seconds. The first two differ here, and the rest are for another Python."""
+
+
+SIDES: tuple[Side, ...] = ("unpatched", "patched")
 
 
 class Second(Struct, frozen=True, kw_only=True):
@@ -149,8 +152,13 @@ def _in_one_process(case: Case, answer: Answer) -> Second | None:
 def twin_findings(pair: Pair, case: Case, outcomes: tuple[Outcome, Outcome], fingerprint: str) -> tuple[Finding, ...]:
     """The finding of law G9 between processes, which a campaign sees between its lanes and a pair alone cannot.
 
-    ``outcomes`` are those of the unpatched and the patched planner. Raises PlannerError.
+    ``outcomes`` are those of the unpatched and the patched planner. Nothing is asked for a ``fingerprint`` that no such
+    finding can have. Raises PlannerError.
     """
+    if fingerprint not in {
+        Breach(law="G9", path=path, detail="").fingerprint(side) for path in difference_paths() for side in SIDES
+    }:
+        return ()
     question = Question(case, config=pair.config)
     for both in zip(_twins(pair.unpatched), _twins(pair.patched), strict=True):
         with both[0], both[1]:

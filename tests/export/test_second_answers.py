@@ -11,7 +11,7 @@ from msgspec import structs
 
 from fuzz.case_files import read_case
 from fuzz.corpus import corpus_folder
-from fuzz.export import Diagnosis, diagnose, export
+from fuzz.export import Diagnosis, NothingFound, diagnose, export, second
 from fuzz.export.second import How, Second
 from fuzz.export.second_values import (
     ENDING,
@@ -25,7 +25,7 @@ from fuzz.export.second_values import (
 from fuzz.export.values import READERS, Reader
 from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Pair
-from fuzz.planners.process import Question
+from fuzz.planners.process import Planner, Question
 from fuzz.planners.trees import Config, open_launch
 from oracles.case import Case
 from oracles.law import Breach
@@ -110,6 +110,19 @@ def test_tests_fail_while_the_fault_stands(exported: Path, faulty: Path) -> None
 def test_tests_pass_on_a_good_tree(exported: Path, good: Path) -> None:
     done = alone(PYTEST, exported, good)
     assert f"{len(NAMES)} passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_no_process_is_started_for_a_finding_that_is_none_between_processes(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(_planner: Planner) -> Iterator[Planner]:
+        raise AssertionError("started")
+
+    monkeypatch.setattr(second, "_twins", started)
+    with pytest.raises(NothingFound):
+        diagnose(pair, TWIN, Breach(law="G9", path="none", detail="").fingerprint("patched"))
+    with pytest.raises(AssertionError, match="started"):
+        diagnose(pair, TWIN, Breach(law="G9", path="outcome", detail="").fingerprint("patched"))
 
 
 WITHOUT_VIEWS = """
@@ -206,9 +219,9 @@ def test_scripts_read_what_kvfuzz_reads(pair: Pair, diagnoses: dict[str, Diagnos
         for how, reader in pairs:
             if reader.name in ("specs", "unsplit.spec"):
                 continue  # vLLM's own words
-            second = Second(how=how, due="", case=case, reader=reader, unsplit=unsplit_layers(case))
+            asked = Second(how=how, due="", case=case, reader=reader, unsplit=unsplit_layers(case))
             name = f"read{len(wanted)}"
-            (tmp_path / f"{name}.py").write_text(export(structs.replace(some, case=case, second=second), "script"))
+            (tmp_path / f"{name}.py").write_text(export(structs.replace(some, case=case, second=asked), "script"))
             wanted[f"{name} {reader.name}"] = "planned" if reader is ENDING else reader.read(plan)
     done = alone(f"NAMES = {[name.partition(' ')[0] for name in wanted]}{READ_ALL}", tmp_path, None)
     lines = [line.removeprefix("value ") for line in done.stdout.splitlines() if line.startswith("value ")]

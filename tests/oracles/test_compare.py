@@ -7,7 +7,7 @@ import random
 from msgspec import structs
 
 from fuzz.strategies import draw_case
-from oracles.compare import judge
+from oracles.compare import difference_paths, judge, outcome_difference
 from oracles.law import Breach
 from oracles.laws import broken_laws
 from oracles.plan import Planned, Refusal, Refused
@@ -57,6 +57,40 @@ def test_the_earliest_stage_that_differs_is_reported() -> None:
     wrong = with_group(structs.replace(plan, sizes=None), 0, block_size=32)
     (breach,) = compare_with(planned(plan), planned(wrong))
     assert (breach.law, breach.path) == ("reference.group", "groups[].block_size")
+
+
+def test_the_paths_of_differences_are_known() -> None:
+    """Which fingerprints a difference can have is worked out from them."""
+    plan = right_plan(CASE)
+    assert plan.groups is not None
+    assert plan.placement is not None
+    assert plan.sizes is not None
+    assert plan.capacity is not None
+    pool = plan.placement[0]
+    others = [structs.replace(plan, groups=None), structs.replace(plan, groups=())]
+    for name in ("layers", "block_size", "page_bytes", "span_tokens", "kind", "sharded", "draft", "spec", "extra"):
+        others.append(with_group(plan, 0, **{name: None}))
+    others.append(with_group(plan, 0, spec=None, members=(0,), member_layers=()))
+    for name in plan.specs[0].__struct_fields__:
+        others.append(structs.replace(plan, specs=(structs.replace(plan.specs[0], **{name: "?"}), *plan.specs[1:])))
+    others.append(structs.replace(plan, specs=plan.specs[::-1]))
+    wrong_pools = [structs.replace(pool, **{name: ()}) for name in pool.__struct_fields__]
+    wrong_pools += [
+        structs.replace(pool, records=(structs.replace(pool.records[0], **{name: None}), *pool.records[1:]))
+        for name in pool.records[0].__struct_fields__
+    ]
+    others += [structs.replace(plan, placement=(one,)) for one in wrong_pools]
+    others.append(structs.replace(plan, placement=()))
+    for field, held in (("sizes", plan.sizes), ("capacity", plan.capacity)):
+        others += [
+            structs.replace(plan, **{field: structs.replace(held, **{name: None})}) for name in held.__struct_fields__
+        ]
+    found = {difference.path for other in others if (difference := outcome_difference(planned(plan), planned(other)))}
+    refused = Refused(refusals=(Refusal(stage="group", type="ValueError", message="no"),), plan=plan)
+    difference = outcome_difference(planned(plan), refused)
+    assert difference is not None
+    assert found | {difference.path} <= difference_paths()
+    assert len(found) > 40
 
 
 def test_records_may_be_cut_differently() -> None:
