@@ -29,7 +29,6 @@ from fuzz.cli_common import (
 )
 from fuzz.export.diagnosis import Diagnosis, NothingFound, diagnose, find_again
 from fuzz.minimise import Better, Minimal, Minimiser, NotShown, Unstable
-from fuzz.minimise.asking import shows_in_plan
 from fuzz.pair import Pair
 from fuzz.planners.address import as_options
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
@@ -206,7 +205,7 @@ def show_minimal(about: Subject, found: Minimal, store: Store, console: Console)
     console.print(f"kvfuzz replay {case_id(found.case)}{about.arguments}", markup=False, soft_wrap=True)
 
 
-def diagnosed(pair: Pair, about: Subject, *, with_neighbour: bool) -> Diagnosis:
+def diagnosed(pair: Pair, about: Subject, *, with_neighbour: bool, for_script: bool = False) -> Diagnosis:
     """A diagnosis of the finding. Raises Failure."""
     finding = chosen(pair, about)
     neighbour = None
@@ -216,7 +215,7 @@ def diagnosed(pair: Pair, about: Subject, *, with_neighbour: bool) -> Diagnosis:
         except (NotShown, Unstable):
             neighbour = None  # told by the finding itself; an unstable case has no neighbour to trust
     try:
-        return diagnose(pair, about.case, finding.fingerprint, neighbour)
+        return diagnose(pair, about.case, finding.fingerprint, neighbour, for_script=for_script)
     except NothingFound as error:
         raise Failure(str(error), 2) from None
 
@@ -235,7 +234,7 @@ def export(
     json: JsonFlag = False,
 ) -> None:
     """Write a finding as a script that needs vLLM only, a pytest file, issue text, or the diff to what passes."""
-    from fuzz.export.render import FORMS
+    from fuzz.export.render import FORMS, has_script
     from fuzz.export.render import export as rendered
 
     form = next((one for one in FORMS if one == as_), None)
@@ -244,15 +243,14 @@ def export(
     about = subject(what, Store(store), fingerprint, unpatched, patched, contract)
     pair = pair_of(about, deadline, memory_gib)
     try:
-        diagnosis = diagnosed(pair, about, with_neighbour=form in ("issue", "diff-case"))
+        with_neighbour, for_script = form in ("issue", "diff-case"), form != "diff-case"
+        diagnosis = diagnosed(pair, about, with_neighbour=with_neighbour, for_script=for_script)
         if (owner := owner_of(diagnosis.obtained)) and form != "diff-case":
             # What is exported calls vLLM's own rules; without the owner it would show another plan.
             raise Failure(f"--as {form}: {owner} groups this case, which only kvfuzz replay can ask again", 2)
-        if form in ("script", "pytest") and not shows_in_plan(law := diagnosis.finding.law):
-            remedy = "`kvfuzz replay` asks again, and --as issue tells of it"
-            raise Failure(
-                f"--as {form}: {law} does not show in the plan, which is all that it would ask for; {remedy}", 2
-            )
+        if form in ("script", "pytest") and not has_script(diagnosis):
+            why = diagnosis.no_script or f"{diagnosis.finding.law} does not show in the plan"
+            raise Failure(f"--as {form}: {why}; `kvfuzz replay` asks again, and --as issue tells of it", 2)
         text = rendered(diagnosis, form)
     finally:
         pair.close()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from msgspec import Struct
 
 from fuzz.export.second import Second, second_answer, twin_findings
+from fuzz.export.serving import NoTrace, ServedAgain, served_again
 from fuzz.minimise.asking import NEEDED, FocusedPair
 from fuzz.minimise.neighbour import Variation
 from fuzz.pair import Judged, Pair, PlannerInfo
 from fuzz.planners.process import Planner
+from fuzz.replay.requests.checks import CHECKS
 from oracles.case import Case, case_id
 from oracles.compare import FAILING, Finding
 from oracles.law import Contract
@@ -22,7 +24,8 @@ class NothingFound(Exception):
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
     """``planner`` is the one at fault, ``other`` the one beside it. ``expected`` is None where no one says, ``second``
-    where the plan alone shows the finding.
+    where the plan alone shows the finding. ``served`` is how requests showed a finding of theirs; ``no_script`` says
+    why no script can show the finding.
     """
 
     case: Case
@@ -37,6 +40,8 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     planner_module: str
     neighbour: Variation | None = None
     second: Second | None = None
+    served: ServedAgain | None = None
+    no_script: str = ""
 
 
 def choose_finding(findings: tuple[Finding, ...], fingerprint: str | None, identity: str) -> Finding:
@@ -72,8 +77,10 @@ def find_again(pair: Pair, case: Case, fingerprint: str | None) -> tuple[Judged,
     return judged, choose_finding(findings, fingerprint, case_id(case))
 
 
-def diagnose(pair: Pair, case: Case, fingerprint: str | None, neighbour: Variation | None = None) -> Diagnosis:
-    """Asks both planners once more and says what was due.
+def diagnose(
+    pair: Pair, case: Case, fingerprint: str | None, neighbour: Variation | None = None, *, for_script: bool = False
+) -> Diagnosis:
+    """Asks both planners once more and says what was due; ``for_script``: with what a script needs besides.
 
     Raises:
         NothingFound: the case does not show that finding.
@@ -86,6 +93,12 @@ def diagnose(pair: Pair, case: Case, fingerprint: str | None, neighbour: Variati
     if finding.planner == "unpatched":
         at_fault, planner, other = pair.unpatched, unpatched_info, patched_info
         obtained, counterpart = counterpart, obtained
+    served, no_script = None, ""
+    if for_script and finding.law in CHECKS:
+        try:
+            served = served_again(at_fault, case, finding)
+        except NoTrace as error:
+            no_script = str(error)
     expected, said_by = _expected(case, finding, (obtained, counterpart), at_fault, pair.contract)
     second = second_answer(pair, at_fault, case, finding, obtained)
     if second is None and finding.law in NEEDED and not owner_of(obtained):
@@ -94,6 +107,7 @@ def diagnose(pair: Pair, case: Case, fingerprint: str | None, neighbour: Variati
         case=case, finding=finding, contract=pair.contract, obtained=obtained, counterpart=counterpart,
         expected=expected, expected_by=said_by, planner=planner, other=other,
         planner_module=at_fault.hello().planner_module, neighbour=neighbour, second=second,
+        served=served, no_script=no_script,
     )  # fmt: skip
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import difflib
 import html
+import itertools
 import re
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import jinja2
@@ -16,8 +18,10 @@ from msgspec import Struct
 
 from fuzz.export.diagnosis import Diagnosis
 from fuzz.export.second import template_of
+from fuzz.export.serving import ServedAgain
 from fuzz.export.values import Reader, deepest, first_difference
-from fuzz.minimise.asking import shows_in_plan
+from fuzz.planners.trace import Event
+from fuzz.replay.requests.checks import CHECKS
 from fuzz.report.summary import law_reason, law_text
 from oracles.case import (
     Case,
@@ -37,6 +41,12 @@ from oracles.specs import fields_of
 Form = Literal["script", "pytest", "issue", "diff-case"]
 FORMS: tuple[Form, ...] = ("script", "pytest", "issue", "diff-case")
 
+POOL_CALLS = {"arrive", "begin", "lookup", "drain"}
+"""What the check of a pool's size calls."""
+
+LONGEST_STEP = 24
+"""Calls after which a run of steps is looked for to repeat: that many come from four requests at once."""
+
 CLASS_NAMES = {
     "full": "FullAttentionSpec", "mla": "MLAAttentionSpec", "hidden_state": "HiddenStateCacheSpec",
     "rswa": "RSWASpec", "sink": "SinkFullAttentionSpec", "chunked_local": "ChunkedLocalAttentionSpec",
@@ -52,7 +62,7 @@ class Check(Struct, frozen=True, kw_only=True):
     reproducer asks for and compares.
     """
 
-    kind: Literal["refusal", "must_refuse", "layers", "parts", "values", "stands", "answers"]
+    kind: Literal["refusal", "must_refuse", "layers", "parts", "values", "stands", "answers", "serving"]
     expected: Any = None
     faulty: Any = None
     reader: Reader | None = None
@@ -65,6 +75,8 @@ def choose_check(diagnosis: Diagnosis) -> Check:
     expected, obtained = diagnosis.expected, diagnosis.obtained
     if diagnosis.second is not None:
         return Check(kind="answers", expected=diagnosis.second.due, reader=diagnosis.second.reader)
+    if diagnosis.served is not None:
+        return Check(kind="serving", expected=law_text(law))
     if law == "R1":
         return Check(kind="refusal", expected="a plan, or a ValueError or NotImplementedError that names its cause")
     if law == "G1" and path != "groups[].members":
@@ -89,6 +101,11 @@ def _by_value(expected: Plan | None, obtained: Plan | None) -> Check:
     return Check(kind="stands", faulty=deep.read(obtained), reader=deep)
 
 
+def has_script(diagnosis: Diagnosis) -> bool:
+    """Whether a script can tell if the finding stands: by planning, perhaps twice, or by serving requests."""
+    return diagnosis.served is not None or diagnosis.finding.law not in CHECKS
+
+
 def export(diagnosis: Diagnosis, form: Form) -> str:
     """The finding in one of ``FORMS``; a diff against the neighbour is empty when there is none."""
     if form == "diff-case":
@@ -99,11 +116,12 @@ def export(diagnosis: Diagnosis, form: Form) -> str:
 
 
 def _python(diagnosis: Diagnosis, template: str, *, lone: bool) -> str:
-    case, check = diagnosis.case, choose_check(diagnosis)
+    case, check, served = diagnosis.case, choose_check(diagnosis), diagnosis.served
     names = [f"{kind_of(spec)}_{at}" for at, spec in enumerate(case.specs)]
     specs = [_spec(name, spec) for name, spec in zip(names, case.specs, strict=True)]
     text = _environment().get_template(template).render(
-        title=diagnosis.finding.summary, law_text=law_text(diagnosis.finding.law), slug=_slug(diagnosis), lone=lone,
+        title=served.message if served is not None else diagnosis.finding.summary,
+        law_text=law_text(diagnosis.finding.law), slug=_slug(diagnosis), lone=lone,
         settings=case.settings, caching=_caching(case), layout_preset=_layout_preset(case.settings),
         specs=specs, fractions=any("Fraction(" in value for one in specs for _, value in one["fields"]),
         layers=[{"name": x.name, "spec": names[x.spec], "stage": x.stage, "draft": x.draft} for x in case.layers],
@@ -111,10 +129,60 @@ def _python(diagnosis: Diagnosis, template: str, *, lone: bool) -> str:
         input_is_judged=diagnosis.finding.first_difference == "refusal.input",
         check=check.kind, expected=check.expected, faulty=check.faulty, reader=check.reader,
         any_refusal=check.any_refusal,
+        **(_serving(served, case) if served is not None else {}),
         replicated=[x.name for x in case.layers if mode_of(case.spec_of(x)) == "replicated"],
         second=diagnosis.second, part=template_of(diagnosis.second),
     )  # fmt: skip
+    return _spaced(text)
+
+
+def _spaced(text: str) -> str:
+    """Python source with the blank lines that formatters want, wherever a template left a part out."""
+    text = re.sub(r"\n{3,}(?=    def )", "\n\n", text)
+    text = re.sub(r"\n{2,}(?=(?:class|def|if __name__) )", "\n\n\n", text)
     return re.sub(r"\n{4,}", "\n\n\n", text).rstrip() + "\n"
+
+
+def call_lines(events: Sequence[Event]) -> list[str]:
+    """The calls as rows of a list; a run of steps alike is written once, with how often it comes."""
+    rows = [(one.name, *one.args) for one in events]
+    lines, at = [], 0
+    while at < len(rows):
+        period, times = max(((p, _times(rows, at, p)) for p in range(1, LONGEST_STEP + 1)), key=_saved)
+        alike = [f"{source(row)}," for row in rows[at : at + period]]
+        if _saved((period, times)) > 0:
+            lines += ["*[", *(f"    {row}" for row in alike), "]", f"* {times},"]
+            at += period * times
+        else:
+            lines.append(alike[0])
+            at += 1
+    return lines
+
+
+def _times(rows: Sequence[tuple[Any, ...]], at: int, period: int) -> int:
+    """How often the ``period`` rows from ``at`` on come in a row."""
+    times = 1
+    while rows[at + times * period : at + (times + 1) * period] == rows[at : at + period]:
+        times += 1
+    return times
+
+
+def _saved(run: tuple[int, int]) -> int:
+    """Lines that writing a run once saves."""
+    period, times = run
+    return period * (times - 1) - 2
+
+
+def _serving(served: ServedAgain, case: Case) -> dict[str, Any]:
+    """What the template of served requests needs."""
+    runs = [(size, len(list(alike))) for size, alike in itertools.groupby(served.spot.args[3:])]
+    chunks = " + ".join(f"[{size}] * {count}" if count > 2 else f"{[size] * count}" for size, count in runs)
+    return {
+        "spot": served.spot, "trace": served.trace, "chunks": chunks, "keeps_contents": served.keeps_contents,
+        "calls": call_lines(served.events),
+        "used": {one.name for one in served.events} | (POOL_CALLS if served.spot.name == "pool" else set()),
+        "drafts": case.settings.speculative.tokens if case.settings.speculative is not None else 0,
+    }  # fmt: skip
 
 
 def _environment() -> jinja2.Environment:
@@ -183,7 +251,7 @@ def _slug(diagnosis: Diagnosis) -> str:
 
 def _issue(diagnosis: Diagnosis) -> str:
     case = diagnosis.case
-    by_script = shows_in_plan(diagnosis.finding.law)
+    by_script = has_script(diagnosis)
     code = export(diagnosis, "script") if by_script else dump_case(case).decode()
     longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
     return _environment().get_template("issue.md.j2").render(

@@ -17,13 +17,6 @@ NEEDED: dict[str, frozenset[str]] = {
 """The second answers that a law is about. The checks of requests need theirs; other laws need none."""
 
 
-def shows_in_plan(law: str) -> bool:
-    """Whether who plans, perhaps twice, and serves no request, as an exported script does, can tell that a finding of
-    ``law`` stands.
-    """
-    return law in NEEDED or law not in CHECKS
-
-
 class FocusedPair(Pair):
     """The planners of ``pair``, under its contract; ``law`` of None asks for everything."""
 

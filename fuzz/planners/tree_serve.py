@@ -8,10 +8,12 @@ data; what it means is said in ``fuzz/replay/requests``.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from msgspec import structs
 
 from fuzz.planners.protocol import Answer, Ask
+from fuzz.planners.trace import Recorder, Trace
 from fuzz.planners.tree import Tree
 from fuzz.planners.tree_plan import Inputs, Run, refusal
 from fuzz.planners.tree_serve_capacity import probe
@@ -19,7 +21,7 @@ from fuzz.planners.tree_serve_engine import Engine, NotServed
 from fuzz.planners.tree_serve_execute import Executor
 from fuzz.planners.tree_serve_live import longest_request
 from fuzz.planners.tree_serve_run import Player, Raised, guarded
-from fuzz.planners.tree_serve_shadow import MAX_CELLS, Shadow, views_of
+from fuzz.planners.tree_serve_shadow import MAX_CELLS, Shadow, View, views_of
 from fuzz.planners.tree_specs import Inexpressible
 from fuzz.planners.workload import Served, Workload
 from oracles.case import Case
@@ -74,11 +76,12 @@ def serve(tree: Tree, case: Case, run: Run, plan: Plan, workload: Workload) -> S
     if served.violations or not workload.pools:
         return served
     try:
-        tried, violations, skipped = probe(engine, workload.pools)
+        tried, violations, skipped = probe(engine, workload.pools, traced=workload.traced)
     except NotServed as error:
         return structs.replace(served, skipped=str(error))
     except Raised as raised:
-        return structs.replace(served, violations=(raised.violation,))
+        # The trace is that of the workload, not of the pool in which this was met.
+        return structs.replace(served, violations=(structs.replace(raised.violation, spot=None),))
     return structs.replace(served, probes=tried, violations=violations, skipped=served.skipped or skipped)
 
 
@@ -88,13 +91,30 @@ def play(engine: Engine, workload: Workload) -> Served:
     num_blocks = pool_blocks(engine, workload)
     if Shadow.cells(num_blocks, views) > MAX_CELLS:
         raise NotServed("the pool's contents are too many to follow")
-    manager = guarded("construct", -1, engine.manager, num_blocks)
+    record = Recorder(on=workload.traced)
+    try:
+        manager = guarded("construct", -1, engine.manager, num_blocks)
+    except Raised as raised:
+        return with_trace(Served(violations=(raised.violation,)), engine, num_blocks, views, record)
     shadow = Shadow(num_blocks, views, [*dict.fromkeys([*(state.group for state in states), *rings])])
     executor = Executor(
         shadow, views, states, rings, lookahead=engine.lookahead, model_len=engine.model_len,
-        encoder_tokens=engine.case.settings.encoder_tokens,
+        encoder_tokens=engine.case.settings.encoder_tokens, record=record,
     )  # fmt: skip
-    return Player(engine, workload, manager, num_blocks, executor).play()
+    served = Player(engine, workload, manager, num_blocks, executor).play()
+    return with_trace(served, engine, num_blocks, views, record)
+
+
+def with_trace(served: Served, engine: Engine, num_blocks: int, views: Sequence[View], record: Recorder) -> Served:
+    """``served`` with what was done, if it was taken down."""
+    if not record.on:
+        return served
+    stores = dict.fromkeys(view.store for view in views if view.rule != "encoder")
+    trace = Trace(
+        blocks=num_blocks, caching=engine.caching, looks_up=engine.looks_up, events=tuple(record.events),
+        stores=tuple((group, span, int(shifted)) for group, span, shifted in stores),
+    )  # fmt: skip
+    return structs.replace(served, trace=trace)
 
 
 def pool_blocks(engine: Engine, workload: Workload) -> int:

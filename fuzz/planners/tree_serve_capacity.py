@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from fuzz.planners.trace import Spot
 from fuzz.planners.tree_serve_engine import Engine
 from fuzz.planners.tree_serve_run import guarded
 from fuzz.planners.workload import Violation
@@ -26,6 +27,8 @@ MAX_HELD = 40_000
 MAX_HASHES = 20_000
 """Prefix hashes of the requests of one pool, at 3 µs each."""
 
+FIRST = "full 0"
+
 LAST_TOKENS = 3
 """Tokens of each request that are generated one by one."""
 
@@ -38,6 +41,7 @@ class Probe:
         self.manager: Any = guarded("construct", -1, engine.manager, num_blocks)
         self.chunker = engine.chunker(self.manager)
         self.preempted_at = -1
+        self.chunks: list[int] = []  # of the first request, in order
         self.lag = 1 if engine.case.settings.batches_in_flight > 1 else 0
 
     def run(self) -> tuple[int, int, str]:
@@ -45,7 +49,7 @@ class Probe:
         hasher = self.engine.hasher()
         prompt = max(1, self.engine.model_len - LAST_TOKENS)
         requests = [
-            self.engine.request(f"full {n}", list(range(n * 2**32, n * 2**32 + prompt)), hasher)
+            self.engine.request(f"full {n}" if n else FIRST, list(range(n * 2**32, n * 2**32 + prompt)), hasher)
             for n in range(self.count)
         ]
         running: list[Any] = []
@@ -102,6 +106,8 @@ class Probe:
             count = guarded("chunk", -1, self.chunker._reserve_prefill_lookahead, request, done, count)
         if count <= 0:
             return True
+        if request.request_id == FIRST:
+            self.chunks.append(count)
         given = self.allocate(request, count, new=new, admit=admit, found=found)
         if given is None:
             return False
@@ -135,7 +141,7 @@ class Probe:
             settled.num_in_flight_tokens -= tokens
 
 
-def probe(engine: Engine, extras: Sequence[int]) -> tuple[tuple[int, ...], tuple[Violation, ...], str]:
+def probe(engine: Engine, extras: Sequence[int], *, traced: bool) -> tuple[tuple[int, ...], tuple[Violation, ...], str]:
     """Pools tried (in blocks), what did not hold of them, and why pools were left out."""
     assert engine.plan.capacity is not None
     needed = sum(engine.plan.capacity.request_blocks)
@@ -158,17 +164,25 @@ def probe(engine: Engine, extras: Sequence[int]) -> tuple[tuple[int, ...], tuple
         detail = f"a pool of {num_blocks} blocks serves {served} of {whole} requests of {engine.model_len} tokens"
         where = f"{detail}; blocks run out {'at admission' if how == 'admission' else f'at token {at}'}"
         path = f"{grown_by(engine)}{how}" if how in ("growth", "preempted") else how
+        spot = pool_spot(engine, needed, extra) if traced else None
         if how == "preempted":
             message = f"a pool of {num_blocks} blocks serves its one request only after preempting it at token {at}"
-            found.append(Violation(check="Q10", path=f"capacity.smallest.{path}", message=message))
+            found.append(Violation(check="Q10", path=f"capacity.smallest.{path}", message=message, spot=spot))
         elif whole == 1:
-            found.append(Violation(check="Q10", path=f"capacity.smallest.{path}", message=where))
+            found.append(Violation(check="Q10", path=f"capacity.smallest.{path}", message=where, spot=spot))
         elif whole * needed == num_blocks:
             message = f"{where}; the null block was counted"
-            found.append(Violation(check="Q11", path="capacity.concurrency.null_block", message=message))
+            found.append(Violation(check="Q11", path="capacity.concurrency.null_block", message=message, spot=spot))
         else:
-            found.append(Violation(check="Q11", path=f"capacity.concurrency.{path}", message=where))
+            found.append(Violation(check="Q11", path=f"capacity.concurrency.{path}", message=where, spot=spot))
     return tuple(tried), tuple(found), skipped
+
+
+def pool_spot(engine: Engine, needed: int, extra: int) -> Spot:
+    """The pool, the steps in flight, and the chunks of a request that never lacks a block."""
+    ample = Probe(engine, min(MAX_HELD, 4 * needed + 64), 1)
+    ample.run()
+    return Spot("pool", (extra, ample.lag, LAST_TOKENS, *ample.chunks))
 
 
 def grown_by(engine: Engine) -> str:

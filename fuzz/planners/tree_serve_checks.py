@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from fuzz.planners.trace import Recorder, Spot
 from fuzz.planners.tree_serve_live import Live, Scheduled
 from fuzz.planners.tree_serve_shadow import StateView, View
 from fuzz.planners.workload import Violation
@@ -15,6 +16,8 @@ WALK_BLOCKS = 600
 """Pools up to this size have their free list walked in every turn, larger ones at the end only."""
 
 Tables = dict[int, tuple[tuple[int, ...], ...]]
+
+ALL_BOOKS = Spot("books")
 
 
 class Need(Struct, frozen=True, kw_only=True):
@@ -58,15 +61,18 @@ def needs_of(
 class Books:
     """What the checks compare between turns."""
 
-    def __init__(self, manager: Any, num_blocks: int) -> None:
-        self.manager, self.num_blocks = manager, num_blocks
+    def __init__(self, manager: Any, num_blocks: int, record: Recorder) -> None:
+        self.manager, self.num_blocks, self.record = manager, num_blocks, record
         self.pool: Any = manager.block_pool
         self.found: list[Violation] = []
         self.turn = -1
 
-    def note(self, check: str, path: str, message: str, group: int = -1) -> None:
+    def note(self, check: str, path: str, message: str, group: int = -1, spot: Spot = ALL_BOOKS) -> None:
         """Records a violation."""
-        self.found.append(Violation(check=check, path=path, turn=self.turn, group=group, message=message))
+        self.found.append(Violation(
+            check=check, path=path, turn=self.turn, group=group, message=message, spot=spot,
+            at=len(self.record.events),
+        ))  # fmt: skip
 
     def tables(self, live: Iterable[Live]) -> Tables:
         """The manager's block tables of these requests, by request number."""
@@ -140,45 +146,50 @@ class Books:
         """The columns needed are real blocks in the worker's table, and the ones that the manager holds there."""
         where = f"tokens {part.start} to {part.start + part.count} of a request"
         wanted = tuple(table[need.first : need.last])
+        spot = Spot("blocks", (part.live.uid, need.group, need.first, need.last, -1))
         if len(table) < need.last:
             message = f"{where} need column {need.last - 1}; the table has {len(table)}"
-            self.note("Q5", f"backed.{need.what}", message, need.group)
+            self.note("Q5", f"backed.{need.what}", message, need.group, spot)
         elif 0 in wanted:
             message = f"{where} get the null block in column {need.first + wanted.index(0)}"
             if need.found:
-                self.note("Q7", f"hit.{need.what}", f"after a hit of {part.hit} tokens, {message}", need.group)
+                self.note("Q7", f"hit.{need.what}", f"after a hit of {part.hit} tokens, {message}", need.group, spot)
             else:
-                self.note("Q2", "ids.null", message, need.group)
+                self.note("Q2", "ids.null", message, need.group, spot)
         elif tuple(own[need.first : need.last]) != wanted:
             column = next(c for c in range(need.first, need.last) if c >= len(own) or own[c] != table[c])
             now = own[column] if column < len(own) else "none"
             message = f"{where} use block {table[column]} in column {column}, where the manager holds {now}"
-            self.note("Q5", "backed.led" if need.led else f"backed.{need.what}", message, need.group)
+            self.note("Q5", "backed.led" if need.led else f"backed.{need.what}", message, need.group, spot)
 
     def check_refusal(self, live: Live, before: Tables, counts: list[int], cached: int, others: Iterable[Live]) -> None:
         """A refused allocation changes nothing, but that blocks out of sight of the request may be given back."""
         after = self.tables(others)
+        spot = Spot("refusal")
         lost: dict[int, int] = {}
         for uid, groups in before.items():
             for group, ids in enumerate(groups):
                 now = after[uid][group] if uid in after else ()
                 if uid != live.uid and now != ids:
-                    self.note("Q8", "refused.others", "a refused allocation altered another request's blocks", group)
+                    words = "a refused allocation altered another request's blocks"
+                    self.note("Q8", "refused.others", words, group, spot)
                     continue
                 for column, block in enumerate(ids):
                     if column < len(now) and now[column] == 0 and block:
                         lost[block] = lost.get(block, 0) + 1
                     elif column >= len(now) or now[column] != block:
-                        self.note("Q8", "refused.table", "a refused allocation altered the request's blocks", group)
+                        words = "a refused allocation altered the request's blocks"
+                        self.note("Q8", "refused.table", words, group, spot)
                         break
                 if len(now) > len(ids):
-                    self.note("Q8", "refused.table", "a refused allocation left blocks with the request", group)
+                    self.note("Q8", "refused.table", "a refused allocation left blocks with the request", group, spot)
         counted = self.counts()
         wrong = [b for b in range(1, self.num_blocks) if counted[b] != counts[b] - lost.get(b, 0)]
         if wrong:
-            self.note("Q8", "refused.counts", f"a refused allocation altered the counts of {len(wrong)} blocks")
+            words = f"a refused allocation altered the counts of {len(wrong)} blocks"
+            self.note("Q8", "refused.counts", words, spot=spot)
         if self.cached() != cached:
-            self.note("Q8", "refused.cache", "a refused allocation altered the prefix cache")
+            self.note("Q8", "refused.cache", "a refused allocation altered the prefix cache", spot=spot)
 
     def cached(self) -> int:
         """Entries of the prefix cache."""

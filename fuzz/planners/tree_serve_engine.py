@@ -231,6 +231,11 @@ class Engine:
         """Whether a cache hit is followed by computing a window again, which this harness does not do."""
         return any(isinstance(p, SlidingWindowMlaSpec) and p.bounded_replay for _, _, _, p in self.layers)
 
+    @property
+    def looks_up(self) -> bool:
+        """Whether requests are looked up in the prefix cache."""
+        return self.caching and not self.replays
+
     def span(self, group: int) -> int:
         """Tokens that one block of a group covers, by the group's own spec."""
         assert self.plan.groups is not None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fuzz.planners.trace import Recorder, Spot
 from fuzz.planners.tree_serve_live import Live, Scheduled, Step
 from fuzz.planners.tree_serve_shadow import GARBAGE, UNWRITTEN, Shadow, StateView, View
 from fuzz.planners.workload import Violation
@@ -23,14 +24,16 @@ class Executor:
 
     def __init__(
         self, shadow: Shadow, views: Sequence[View], states: Sequence[StateView], rings: Sequence[int], *,
-        lookahead: int, encoder_tokens: int, model_len: int,
+        lookahead: int, encoder_tokens: int, model_len: int, record: Recorder,
     ) -> None:  # fmt: skip
+        self.record = record
         self.shadow, self.views, self.states, self.rings = shadow, views, states, rings
         self.lookahead, self.encoder_tokens, self.model_len = lookahead, encoder_tokens, model_len
         self.found: list[Violation] = []
 
     def run(self, step: Step) -> None:
         """Executes one step."""
+        self.record("copy")
         for source, target in step.copies:
             self.shadow.copy(source, target)
         spoilt = {id(part) for part in step.parts if not self.read_states(part)}
@@ -45,9 +48,12 @@ class Executor:
         for part in step.parts:
             self.draft_ahead(part)
 
-    def note(self, check: str, path: str, part: Scheduled, group: int, message: str) -> None:
+    def note(self, check: str, path: str, part: Scheduled, group: int, message: str, spot: Spot) -> None:
         """Records a violation."""
-        self.found.append(Violation(check=check, path=path, turn=part.turn, group=group, message=message))
+        self.found.append(Violation(
+            check=check, path=path, turn=part.turn, group=group, message=message, spot=spot,
+            at=len(self.record.events),
+        ))  # fmt: skip
 
     def identities(self, view: View, live: Live) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """What a layer of this view caches for each token of a request."""
@@ -57,10 +63,12 @@ class Executor:
 
     def write(self, part: Scheduled) -> None:
         """Writes the keys of all tokens of the step; rejected drafts are garbage."""
+        self.record("write", part.live.uid, part.settled)
         for store, view in {view.store: view for view in self.views}.items():
             table = part.tables[view.group]
             if view.rule == "encoder":
                 if part.hit >= 0:
+                    self.record("encode", part.live.uid, view.group, view.span, self.encoder_tokens)
                     self.shadow.write(store, table, 0, self.identities(view, part.live))
                 continue
             end = part.start + part.count
@@ -73,7 +81,9 @@ class Executor:
             if table:
                 held = self.shadow.state(group, table[0])
                 if part.hit < 0 and held != part.live.uid:
-                    self.note("Q6", "content.ring", part, group, f"the ring in block {table[0]} holds another's tokens")
+                    words = f"the ring in block {table[0]} holds another's tokens"
+                    self.note("Q6", "content.ring", part, group, words, Spot("ring", (part.live.uid, group)))
+                self.record("ring", part.live.uid, group)
                 self.shadow.put_state(group, table[0], part.live.uid)
 
     def draft_ahead(self, part: Scheduled) -> None:
@@ -84,6 +94,7 @@ class Executor:
             if view.draft and view.rule != "encoder":
                 count = min(self.lookahead, self.model_len - part.settled)
                 if count > 0:
+                    self.record("ahead", part.live.uid, *view.store, part.settled, count)
                     ahead = np.full(count, GARBAGE, dtype=np.int64)
                     self.shadow.write(view.store, part.tables[view.group], part.settled, ahead)
 
@@ -103,6 +114,7 @@ class Executor:
                     self.note(
                         "Q7", path, part, view.group,
                         f"a hit of {part.hit} tokens gives token {at} a block that holds {instead}",
+                        content_spot(view, part, start, end),
                     )  # fmt: skip
         return good
 
@@ -123,6 +135,7 @@ class Executor:
                     self.note(
                         "Q6", path, part, view.group,
                         f"token {at} of a request at {part.start} is gone; its slot holds {instead}",
+                        content_spot(view, part, start, end),
                     )  # fmt: skip
 
     def describe(self, view: View, part: Scheduled, token: int) -> str:
@@ -156,7 +169,8 @@ class Executor:
             column = self.column_before(view, part)
             if column >= len(table):
                 good = False
-                self.note("Q5", "backed.state", part, view.group, f"the table ends before state column {column}")
+                spot = Spot("blocks", (live.uid, view.group, column, column + 1, 0))
+                self.note("Q5", "backed.state", part, view.group, f"the table ends before state column {column}", spot)
                 continue
             held = self.shadow.state(view.group, table[column])
             wanted = int(live.identities[part.start - 1])
@@ -167,6 +181,7 @@ class Executor:
                 self.note(
                     check, path, part, view.group,
                     f"the state before token {part.start}, in block {table[column]}, is one {after}",
+                    Spot("state", (live.uid, view.group, column, part.start, view.block)),
                 )  # fmt: skip
         return good
 
@@ -179,21 +194,20 @@ class Executor:
 
     def write_states(self, part: Scheduled) -> None:
         """Writes the states that the step leaves: the running one, one per draft, and those it is to keep."""
-        live, shadow = part.live, self.shadow
+        live = part.live
         base = part.start + part.count - part.drafts  # tokens that are no drafts end here
         bias = part.accepted
         for view in self.states:
-            table = part.tables[view.group]
             first = 0 if view.mode == "none" else (part.start + part.count - 1) // view.block
             if view.mode == "all":
                 for end in range((part.start // view.block + 1) * view.block, base + 1, view.block):
-                    self.put(view, table, end // view.block - 1, int(live.identities[end - 1]))
-                self.put(view, table, (base - 1) // view.block, int(live.identities[base - 1]))
+                    self.put(part, view.group, end // view.block - 1, end)
+                self.put(part, view.group, (base - 1) // view.block, base)
                 live.columns[view.group] = (part.settled - 1) // view.block
                 continue
             for draft in range(part.drafts + 1):
                 right = draft <= part.accepted
-                self.put(view, table, first + draft, int(live.identities[base + draft - 1]) if right else GARBAGE)
+                self.put(part, view.group, first + draft, base + draft if right else 0)
             if view.mode == "align":
                 live.columns[view.group] = first
                 boundary = part.settled // view.block * view.block
@@ -201,14 +215,25 @@ class Executor:
                     # The worker keeps the state of a block border that accepted drafts crossed.
                     column = boundary // view.block - 1
                     if column != first + (boundary - base):
-                        self.put(view, table, column, int(live.identities[boundary - 1]))
+                        self.put(part, view.group, column, boundary)
                     if column == first:
                         bias = 0  # it lies where the running state begins
         for group, block, tokens in part.exports:
-            shadow.put_state(group, block, int(live.identities[tokens - 1]))
+            self.put(part, group, part.tables[group].index(block), tokens)
         live.bias = bias
 
-    def put(self, view: StateView, table: Sequence[int], column: int, value: int) -> None:
-        """Writes a state at a column; a column that is missing or null is reported when it is scheduled."""
+    def put(self, part: Scheduled, group: int, column: int, tokens: int) -> None:
+        """Writes the state after so many tokens (0: after a draft that is rejected) at a column; one that is missing
+        or null is reported when it is scheduled.
+        """
+        self.record("state", part.live.uid, group, column, tokens)
+        table = part.tables[group]
         if column < len(table) and table[column]:
-            self.shadow.put_state(view.group, table[column], value)
+            value = int(part.live.identities[tokens - 1]) if tokens else GARBAGE
+            self.shadow.put_state(group, table[column], value)
+
+
+def content_spot(view: View, part: Scheduled, start: int, end: int) -> Spot:
+    """Where a check looked at what layers of ``view`` read of the tokens from ``start`` to ``end``."""
+    flags = int(view.shifted), int(view.rule == "encoder")
+    return Spot("content", (part.live.uid, view.group, view.span, start, end, *flags))

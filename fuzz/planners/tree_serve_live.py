@@ -29,10 +29,10 @@ class Live:
         prompt = min(shared + arrival.own * unit // SIXTEENTHS + arrival.tokens, room)
         self.prompt = max(1, prompt)
         self.total = min(self.prompt + arrival.output, engine.model_len)
-        self.uid = uid
+        self.uid, self.text, self.shared = uid, arrival.text + 1, min(shared, self.prompt)
         count = self.total + 2  # a drafter's cache depends on the token after
         positions = np.arange(count, dtype=np.int64)
-        text = np.where(positions < min(shared, self.prompt), arrival.text + 1, FIRST_PRIVATE + uid)
+        text = np.where(positions < self.shared, self.text, FIRST_PRIVATE + uid)
         self.identities: Identities = text * 2**32 + positions
         self.shifted: Identities = self.identities[1:]
         self.request = engine.request(str(uid), self.identities[: self.prompt].tolist(), hasher)

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import structs
 
 from fuzz.planners.protocol import words_of
+from fuzz.planners.trace import Recorder, Spot
 from fuzz.planners.tree_plan import refusal
 from fuzz.planners.tree_serve_checks import Books, needs_of
 from fuzz.planners.tree_serve_engine import Engine, NotServed, filtered
@@ -27,6 +28,10 @@ STATES_A_LIMIT = re.compile(r"\b(not support(ed)?|only supports?|not compatible|
 
 REFUSING_CALLS = frozenset({"construct", "lookup"})
 """Calls in which the cache manager says so: when it is made, or of what it is made of, at the first request."""
+
+
+OUR_QUESTIONS = frozenset({"chunk", "claim"})
+"""Calls that are made of the scheduler and the planner for kvfuzz's sake: no trace has them."""
 
 
 class Raised(Exception):
@@ -64,6 +69,7 @@ def violation_of(error: BaseException, what: str, turn: int) -> Violation:
     return Violation(
         check="Q1", path=f"serve.{what}", turn=turn, error=told.type, frame=frame,
         message=f"{what} raised {told.type}: {told.message[:300]}",
+        spot=None if what in OUR_QUESTIONS else Spot("call"),
     )  # fmt: skip
 
 
@@ -72,7 +78,8 @@ class Player:
 
     def __init__(self, engine: Engine, workload: Workload, manager: Any, num_blocks: int, executor: Executor) -> None:
         self.engine, self.workload, self.manager, self.executor = engine, workload, manager, executor
-        self.books = Books(manager, num_blocks)
+        self.record: Recorder = executor.record
+        self.books = Books(manager, num_blocks, self.record)
         self.chunker = engine.chunker(manager)
         self.hasher = engine.hasher()
         self.lag = workload.lag if engine.case.settings.batches_in_flight > 1 else 0
@@ -105,7 +112,8 @@ class Player:
             if not self.found:
                 self.finish_all()
         except Raised as raised:
-            return structs.replace(self.totals, violations=(*self.found, raised.violation))
+            told = structs.replace(raised.violation, at=len(self.record.events))
+            return structs.replace(self.totals, violations=(*self.found, told))
         return structs.replace(self.totals, violations=tuple(self.found))
 
     def play_turn(self, turn: Turn) -> None:
@@ -118,7 +126,9 @@ class Player:
             if self.running:
                 self.preempt(self.running[number % len(self.running)])
         for arrival in turn.arrivals:
-            self.waiting.append(Live(self.made, arrival, self.engine, self.hasher, self.longest))
+            live = Live(self.made, arrival, self.engine, self.hasher, self.longest)
+            self.record("arrive", live.uid, live.text, live.shared, live.prompt)
+            self.waiting.append(live)
             self.made += 1
         step = self.schedule(turn)
         self.books.check(self.books.tables(self.running), walk=False)
@@ -143,6 +153,7 @@ class Player:
         """Frees a request for good: finished, or aborted."""
         live.finished = True
         live.generation += 1
+        self.record("free", live.uid)
         guarded("free", self.turn, self.manager.free, live.request)
         if live in self.running:
             self.running.remove(live)
@@ -151,6 +162,7 @@ class Player:
 
     def preempt(self, live: Live) -> None:
         """Frees a running request, which waits to be computed again; what it has in flight is dropped."""
+        self.record("preempt", live.uid)
         guarded("free", self.turn, self.manager.free, live.request)
         live.generation += 1
         live.drafts = 0
@@ -164,6 +176,7 @@ class Player:
     def schedule(self, turn: Turn) -> Step:
         """Decides what the next step computes, and allocates for it."""
         budget = budget_of(turn, self.engine)
+        self.record("begin")
         guarded("new_step_starts", self.turn, self.manager.new_step_starts)
         parts: list[Scheduled] = []
         preempted = self.totals.preemptions
@@ -189,6 +202,7 @@ class Player:
             )  # fmt: skip
             self.books.check_backing(part, tables, needs)
             self.advance(part)
+        self.record("drain", bool(parts))
         return Step(turn=self.turn, parts=tuple(parts), copies=self.take_copies())
 
     def advance(self, part: Scheduled) -> None:
@@ -196,8 +210,9 @@ class Player:
         request = part.live.request
         request.num_computed_tokens += part.count
         request.num_in_flight_tokens += part.count
-        if self.lag and request.num_computed_tokens >= part.live.known + request.num_output_placeholders:
-            request.num_output_placeholders += 1
+        placed = self.lag and request.num_computed_tokens >= part.live.known + request.num_output_placeholders
+        request.num_output_placeholders += int(placed)
+        self.record("advance", part.live.uid, placed)
         self.add(tokens=part.count)
 
     def take_copies(self) -> tuple[tuple[int, int], ...]:
@@ -230,7 +245,7 @@ class Player:
         count = self.clip(live, count, 0)
         if count <= 0:
             return None
-        while (blocks := self.allocate(live, count, num_lookahead_tokens=self.engine.lookahead)) is None:
+        while (blocks := self.extended(live, count)) is None:
             victim = self.running[-1]
             self.preempt(victim)
             if victim is live:
@@ -239,16 +254,23 @@ class Player:
             table.extend(ids)
         return self.part(live, count, turn, hit=-1)
 
+    def extended(self, live: Live, count: int) -> Any:
+        """Blocks for ``count`` tokens more of a running request, or None."""
+        self.record("extend", live.uid, count, True)
+        return self.allocate(live, count, num_lookahead_tokens=self.engine.lookahead)
+
     def admit(self, live: Live, budget: int, turn: Turn) -> Scheduled | None:
         """The first tokens of a waiting request, or None when it must wait on."""
         request, hit, blocks = live.request, 0, None
-        if self.engine.caching and not self.engine.replays:
+        if self.engine.looks_up:
+            self.record("lookup", live.uid)
             blocks, hit, *junction = guarded("lookup", self.turn, self.manager.get_computed_blocks, request)
             request.shared_prefix_boundary = junction[0] if junction else 0
             self.check_hit(live, hit)
         count = self.clip(live, min(live.known - hit, budget), hit)
         if count <= 0:
             return None
+        self.record("admit", live.uid, hit + count, bool(self.running), True)
         given = self.allocate(
             live, count, num_new_computed_tokens=hit, new_computed_blocks=blocks,
             num_lookahead_tokens=self.engine.lookahead, num_encoder_tokens=self.executor.encoder_tokens,
@@ -268,10 +290,12 @@ class Player:
         """A hit ends on a boundary at which hits may end, and leaves a token to compute."""
         fine = bool(getattr(self.manager.coordinator, "enable_partial_hash_hits", False))
         unit = self.engine.sizes.hash_block if fine else self.engine.sizes.scheduler_block
+        spot = Spot("hit", (live.uid,))
         if hit % unit:
-            self.books.note("Q7", "hit.aligned", f"a hit of {hit} tokens; hits end at multiples of {unit}")
+            self.books.note("Q7", "hit.aligned", f"a hit of {hit} tokens; hits end at multiples of {unit}", spot=spot)
         elif hit >= live.known:
-            self.books.note("Q7", "hit.whole", f"a hit of {hit} tokens leaves nothing to compute of {live.known}")
+            words = f"a hit of {hit} tokens leaves nothing to compute of {live.known}"
+            self.books.note("Q7", "hit.whole", words, spot=spot)
 
     def allocate(self, live: Live, count: int, **more: Any) -> Any:
         """Blocks for ``count`` tokens more, or None; a refusal is checked to have changed nothing."""
@@ -279,6 +303,7 @@ class Player:
         before, counts, cached = self.books.tables(everyone), self.books.counts(), self.books.cached()
         blocks = guarded("allocate", self.turn, self.manager.allocate_slots, live.request, count, **more)
         if blocks is None:
+            self.record.refused()
             self.add(refusals=1)
             self.books.check_refusal(live, before, counts, cached, everyone)
         return blocks
@@ -315,13 +340,18 @@ class Player:
                 continue
             request.num_in_flight_tokens -= part.count
             if part.generation != live.generation:
+                self.record("settle", live.uid, 0, 0, False)
                 continue
             live.drafts = 0
             placed = request.num_output_placeholders
-            request.num_computed_tokens -= part.drafts - part.accepted
+            rejected = part.drafts - part.accepted
+            request.num_computed_tokens -= rejected
             if part.settled < live.known:
+                self.record("settle", live.uid, rejected, 0, False)
                 continue  # a chunk of the prompt, or of what is computed again
-            live.sample(min(1 + part.accepted, live.total - live.known))
+            sampled = min(1 + part.accepted, live.total - live.known)
+            live.sample(sampled)
+            self.record("settle", live.uid, rejected, sampled, bool(placed))
             if placed:
                 request.num_output_placeholders -= 1
                 kept = request.num_computed_tokens - request.num_output_placeholders

@@ -11,6 +11,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from fuzz.planners.trace import Spot, Trace
+
 SIXTEENTHS = 16
 """Parts of a scheduler block in which lengths are counted: chunks end inside blocks as well as on their borders."""
 
@@ -54,7 +56,8 @@ class Workload(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Turns on a pool that holds ``fullness`` quarters of the longest request, with ``lag`` steps in flight.
 
     ``drafts``: whether decode steps carry as many draft tokens as the case speculates. ``pools`` are the blocks
-    that the pools of the capacity probe have beyond the smallest accepted one; none: no probe.
+    that the pools of the capacity probe have beyond the smallest accepted one; none: no probe. ``traced``: whether the
+    worker tells what it did.
     """
 
     turns: Annotated[tuple[Turn, ...], Meta(max_length=MAX_TURNS)] = ()
@@ -62,12 +65,14 @@ class Workload(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lag: Annotated[int, Meta(ge=0, le=1)] = 0
     drafts: bool = False
     pools: Annotated[tuple[Few, ...], Meta(max_length=8)] = ()
+    traced: bool = False
 
 
 class Violation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A check that failed in the worker: its name, what of it (no sizes, no names), where, and in words.
 
-    ``turn`` is the step (-1: outside), ``group`` the index of the cache group (-1: none in particular).
+    ``turn`` is the step (-1: outside), ``group`` the index of the cache group (-1: none in particular). ``spot`` says
+    where the check looked, after the first ``at`` events of the trace; it is None where no script could look.
     """
 
     check: str
@@ -77,13 +82,16 @@ class Violation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: int = -1
     error: str = ""
     frame: str = ""
+    spot: Spot | None = None
+    at: int = 0
 
 
 class Served(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What came of a workload. ``skipped`` says why it was not served, or not in full.
 
     ``tokens`` were computed, ``hit_tokens`` found in the cache, ``refusals`` allocations refused. ``probes`` are the
-    pools (in blocks) whose capacity was tried. ``seconds`` is CPU time of serving, vLLM's and ours.
+    pools (in blocks) whose capacity was tried. ``seconds`` is CPU time of serving, vLLM's and ours. ``trace`` is that
+    of a workload that is to be traced.
     """
 
     violations: tuple[Violation, ...] = ()
@@ -97,3 +105,4 @@ class Served(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pool_blocks: int = 0
     probes: tuple[int, ...] = ()
     seconds: float = 0.0
+    trace: Trace | None = None

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
-from fuzz.case_files import read_case
 from fuzz.cli import app
-from fuzz.cli_common import Failure
 from fuzz.corpus import corpus_folder
 from fuzz.export import diagnose, export
+from fuzz.export.render import has_script
 from fuzz.pair import Pair
 from fuzz.planners import isolate
 from fuzz.planners.trees import Config, open_launch
@@ -26,7 +26,6 @@ from oracles.case import (
     SlidingWindowSpec,
     Spec,
     build_case,
-    case_id,
     load_case,
 )
 from tests.export.alone import HOSTILE, PYTEST, alone, copy_of_vllm, exit_codes
@@ -145,23 +144,25 @@ def test_issue_text_keeps_hostile_names_in_their_cells(pair: Pair) -> None:
     assert text.count("\n```") == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "fingerprint"),
-    [
-        ("requests/window-bill-forgets-the-lookahead", "ed51cfe8"),
-    ],
-)
-def test_what_the_plan_does_not_show_has_no_script(name: str, fingerprint: str) -> None:
-    case = corpus_folder() / f"{name}.json"
-    for form in ("script", "pytest"):
-        done = CliRunner().invoke(app, ["export", str(case), "--fingerprint", fingerprint, "--as", form])
-        assert isinstance(done.exception, Failure)
-        assert (done.exception.code, "does not show in the plan" in str(done.exception)) == (2, True)
-    told = CliRunner().invoke(app, ["export", str(case), "--fingerprint", fingerprint, "--as", "issue"])
+WINDOW_BILL = corpus_folder() / "requests" / "window-bill-forgets-the-lookahead.json"
+
+
+def test_a_finding_of_served_requests_is_told_with_its_script() -> None:
+    told = CliRunner().invoke(app, ["export", str(WINDOW_BILL), "--fingerprint", "ed51cfe8", "--as", "issue"])
     assert told.exit_code == 0
-    assert "kvfuzz replay FILE" in told.output
-    text = told.output.partition("```json\n")[2].partition("\n```")[0]
-    assert case_id(load_case(text.encode())) == case_id(read_case(case))
+    assert "class Serving:" in told.output
+    assert "CHUNKS = [2048] * 3 + [2045] + [1, 1]" in told.output
+
+
+def test_a_finding_without_a_script_is_told_with_its_case(pair: Pair) -> None:
+    case, law = CASES["M5"]
+    shown = diagnose(pair, case, fingerprint(pair, case, law))
+    told = structs.replace(shown, finding=structs.replace(shown.finding, law="Q5"), no_script="nobody shows it")
+    assert not has_script(told)
+    issue = export(told, "issue")
+    assert "kvfuzz replay FILE" in issue
+    text = issue.partition("```json\n")[2].partition("\n```")[0]
+    assert load_case(text.encode()) == case
 
 
 def test_a_script_names_no_path_of_this_machine(exported: Path) -> None:

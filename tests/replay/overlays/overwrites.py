@@ -6,13 +6,12 @@ from vllm.v1.core.kv_cache_utils import KVCacheBlockCopy
 
 def apply(planner):
     take = KVCacheManager.take_kv_cache_block_copies
-    state = {"calls": 0}
 
     def careless(self):
         copies, retained = take(self)
-        state["calls"] += 1
+        self.calls = getattr(self, "calls", 0) + 1
         held = [block.block_id for block in self.block_pool.blocks[1:] if block.ref_cnt]
-        if state["calls"] % 4 == 0 and len(held) > 3:
+        if self.calls % 4 == 0 and len(held) > 3:
             copies = [*copies, KVCacheBlockCopy(src_block_id=held[1], dst_block_id=held[0])]
         return copies, retained
 
