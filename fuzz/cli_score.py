@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,9 +10,10 @@ import typer
 
 from fuzz.cli_common import Failure, JsonFlag, duration, err, known_findings, out, print_json
 from fuzz.planners.process import LIBRARY
-from fuzz.score.mutants import MutantError, read_mutants
+from fuzz.score.mutants import Mutant, MutantError, read_mutants
+from fuzz.score.rates import Shown, rate_mutants, summarise_rates
 from fuzz.score.run import Setting, Tried, try_mutants
-from fuzz.score.show import show_score
+from fuzz.score.show import show_rates, show_score
 from fuzz.score.summary import summarise
 
 MUTANTS = LIBRARY / "tests" / "mutants"
@@ -36,6 +38,12 @@ def score(
     compare: Annotated[
         bool, typer.Option("--compare/--no-compare", help="Also with lesser strategies and oracles.")
     ] = True,
+    rates: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Instead: how many of this many cases of each seed show each defect, and of naive ones."
+        ),
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
     """Plant defects in the planner and measure how many are found, how soon, and through what."""
@@ -43,6 +51,9 @@ def score(
         chosen = read_mutants(mutants, only or ())
     except MutantError as error:
         raise Failure(str(error), 2) from None
+    if rates is not None:
+        _rates(chosen, tuple(range(seed, seed + seeds)), rates, json)
+        return
     setting = Setting(
         seeds=tuple(range(seed, seed + seeds)), seconds=duration(budget), cases=cases, compare=compare
     )  # fmt: skip
@@ -64,3 +75,20 @@ def score(
         raise typer.Exit(3)
     if result.equivalents_reported or (min_score is not None and result.score < min_score):
         raise typer.Exit(1)
+
+
+def _rates(mutants: Sequence[Mutant], seeds: tuple[int, ...], cases: int, json: bool) -> None:
+    console, done, all_cases = err(), [], cases * len(seeds)
+
+    def note(one: Shown) -> None:
+        done.append(one)
+        words = ", ".join(f"{strategy} {count}" for strategy, count in one.shown.items())
+        console.print(f"[dim]{len(done)}/{len(mutants)}[/] {one.name}: of {all_cases} cases {words}")
+
+    result = summarise_rates(rate_mutants(mutants, seeds, cases, known_findings(None), note), seeds, cases)
+    if json:
+        print_json(result)
+    else:
+        show_rates(result, out())
+    if any(one.error for one in result.mutants):
+        raise typer.Exit(3)

@@ -12,6 +12,7 @@ from fuzz.known import KnownFindings
 from fuzz.planners.process import Planner
 from fuzz.score.mutants import Mutant, MutantError, read_mutant, read_mutants
 from fuzz.score.naive import draw_naive
+from fuzz.score.rates import Shown, cases_to_first, rate_mutants, summarise_rates
 from fuzz.score.run import Setting, Tried, planner_of, try_mutants
 from fuzz.score.streams import Oracle, Strategy
 from fuzz.score.summary import Median, Score, summarise
@@ -136,6 +137,42 @@ def test_ratios_count_what_was_not_found_as_at_least_the_cases_asked() -> None:
 
 def setting(seconds: float = 60.0, cases: int | None = None) -> Setting:
     return Setting(seeds=(1,), seconds=seconds, cases=cases, compare=False)
+
+
+def shown(name: str, ours: int, naive: int, kind: str = "silent") -> Shown:
+    return Shown(name=name, kind=kind, shown={"kvfuzz": ours, "naive": naive})
+
+
+def test_rates_compare_shares_and_what_naive_never_shows_counts_as_shown_once() -> None:
+    rates = summarise_rates([shown("a", 20, 5), shown("b", 1, 0), shown("c", 0, 0), shown("d", 9, 3)], (1, 2), 50)
+    assert rates.cases == 100
+    assert rates.times.median == 2.0  # of 4, 1, 0 and 3
+    assert (rates.rare, rates.never) == ({"kvfuzz": 2, "naive": 2}, {"kvfuzz": 1, "naive": 2})
+    assert [one.name for one in rates.mutants] == ["c", "b", "d", "a"]
+
+
+def test_rates_leave_out_equivalent_mutants_and_those_that_did_not_start() -> None:
+    broken = Shown(name="b", kind="loud", shown={}, error="it does not start")
+    rates = summarise_rates([shown("a", 50, 10), broken, shown("c", 0, 0, "equivalent")], (1,), 100)
+    assert (rates.times.median, rates.never["kvfuzz"]) == (5.0, 0)
+    assert len(rates.mutants) == 3
+
+
+def test_the_first_detection_is_awaited_as_long_as_the_share_implies() -> None:
+    assert cases_to_first(0.5) == 1
+    assert cases_to_first(1.0) == 1
+    assert round(cases_to_first(0.01)) == 69
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_mutant_that_some_cases_show_and_one_that_none_does() -> None:
+    mutants = read_mutants(MUTANTS, ["null_block_forgotten", "same_flag_of_any_member"])
+    heard: list[Shown] = []
+    found, silent = rate_mutants(mutants, (1,), 60, NOTHING_KNOWN, heard.append)
+    assert [one.name for one in heard] == ["null_block_forgotten", "same_flag_of_any_member"]
+    assert 0 < found.shown["kvfuzz"] < 60
+    assert set(silent.shown.values()) == {0}
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ most three mutants and two sound planners run at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -16,7 +17,8 @@ from fuzz.planners.trees import Config, open_launch
 from fuzz.score.mutants import BASE_ADDRESS, Mutant
 from fuzz.score.streams import Oracle, Sound, Strategy
 from fuzz.score.trial import REST, Limits, Trial, run_trial
-from oracles.law import Contract
+
+Result = TypeVar("Result")
 
 AHEAD = 2
 """Mutants that are started before their turn: importing vLLM takes 6 s, most trials take less."""
@@ -62,12 +64,27 @@ def try_mutants(
     Raises:
         PlannerError: a sound planner could not be started.
     """
+
+    def tried(mutant: Mutant, planner: Planner, sound: Sound) -> Tried:
+        made = _tried(mutant, planner, sound, setting, known)
+        note(made)
+        return made
+
+    return on_each(mutants, tried)
+
+
+def on_each(mutants: Sequence[Mutant], do: Callable[[Mutant, Planner, Sound], Result]) -> list[Result]:
+    """What ``do`` gives for each mutant, its planner (started, or failed to) and the sound planner of its contract.
+
+    Raises:
+        PlannerError: a sound planner could not be started.
+    """
     sound = {
         contract: Sound(open_launch(BASE_ADDRESS[contract], Config()), contract)
         for contract in dict.fromkeys(mutant.base for mutant in mutants)
     }
     started: dict[str, Planner] = {}
-    done: list[Tried] = []
+    done: list[Result] = []
     try:
         waiting = [one.start() for one in sound.values()]
         for at, mutant in enumerate(mutants):
@@ -80,10 +97,9 @@ def try_mutants(
                     future.result()
             planner = started.pop(mutant.name)
             try:
-                done.append(_tried(mutant, planner, sound, setting, known))
+                done.append(do(mutant, planner, sound[mutant.base]))
             finally:
                 planner.close()
-            note(done[-1])
     finally:
         for planner in started.values():
             planner.close()
@@ -97,14 +113,11 @@ def planner_of(mutant: Mutant) -> Planner:
     return Planner(open_launch(mutant.address, Config()), hash_seed=MUTANT_HASH_SEED)
 
 
-def _tried(
-    mutant: Mutant, planner: Planner, sound: dict[Contract, Sound], setting: Setting, known: KnownFindings
-) -> Tried:
+def _tried(mutant: Mutant, planner: Planner, base: Sound, setting: Setting, known: KnownFindings) -> Tried:
     try:
         planner.hello()
     except PlannerError as error:
         return Tried(mutant=mutant, error=str(error))
-    base = sound[mutant.base]
     trials = []
 
     def tried(strategy: Strategy, limits: Limits) -> list[Trial]:
@@ -125,4 +138,4 @@ def _tried(
     return Tried(mutant=mutant, trials=tuple(trials))
 
 
-__all__ = ["Oracle", "Setting", "Tried", "planner_of", "try_mutants"]
+__all__ = ["Oracle", "Setting", "Tried", "on_each", "planner_of", "try_mutants"]

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fuzz.score.rates import Quartiles, Rates, Shown
 from fuzz.score.summary import Median, MutantScore, Score
 
 
@@ -49,3 +50,35 @@ def _shown(median: Median | None, digits: int) -> str:
     if median is None:
         return "–"
     return f"{'> ' if median.at_least else ''}{median.value:,.{digits}f}"
+
+
+def show_rates(rates: Rates, console: Console) -> None:
+    """Prints the share of the cases that show each mutant, the rarest first, and how the strategies compare."""
+    table = Table(title=f"Share of {rates.cases:,} cases that show it", box=None, pad_edge=False, title_justify="left")
+    for title in ("mutant", "kind", "kvfuzz", "naive"):
+        table.add_column(title, justify="left" if title in ("mutant", "kind") else "right", no_wrap=True)
+    for one in rates.mutants:
+        table.add_row(*_shares(one, rates.cases))
+    console.print(table)
+    for strategy, share in rates.shares.items():
+        console.print(
+            f"{strategy}: {_three(share, '.1%')}; {rates.rare[strategy]} mutants below 2 %, "
+            f"{rates.never[strategy]} of them never shown"
+        )
+    console.print(
+        f"[bold]times the naive share: {_three(rates.times, '.1f')}[/]; "
+        f"cases to the first, naive to kvfuzz: {_three(rates.first, '.1f')} (quartiles)"
+    )
+    for one in rates.mutants:
+        if one.error:
+            console.print(f"[red]{one.name} could not be tried:[/] {escape(one.error)}")
+
+
+def _shares(one: Shown, cases: int) -> list[str]:
+    if one.error:
+        return [f"[red]{one.name}[/]", one.kind, "error"]
+    return [one.name, one.kind, *(f"{one.shown[strategy] / cases:.1%}" for strategy in ("kvfuzz", "naive"))]
+
+
+def _three(one: Quartiles, form: str) -> str:
+    return " / ".join(format(value, form) for value in (one.lower, one.median, one.upper))
