@@ -18,7 +18,7 @@ EventName = Literal[
 CONTENT_EVENTS = frozenset({"copy", "write", "encode", "ahead", "state", "ring"})
 """What the worker does with the blocks that it was given; only a check of contents needs them."""
 
-SpotName = Literal["call", "blocks", "hit", "books", "refusal", "content", "state", "ring", "pool"]
+SpotName = Literal["call", "blocks", "hit", "books", "refusal", "content", "state", "ring", "pool", "chunk"]
 
 
 class Event(Struct, frozen=True, array_like=True):

@@ -70,9 +70,7 @@ def serve(tree: Tree, case: Case, run: Run, plan: Plan, workload: Workload) -> S
     try:
         served = play(engine, workload)
     except NotServed as error:
-        served = Served(skipped=str(error))
-    except Raised as raised:
-        return Served(violations=(raised.violation,))
+        served = with_trace(Served(skipped=str(error)), engine, 0, (), Recorder(on=workload.traced))
     if served.violations or not workload.pools:
         return served
     try:
@@ -80,8 +78,7 @@ def serve(tree: Tree, case: Case, run: Run, plan: Plan, workload: Workload) -> S
     except NotServed as error:
         return structs.replace(served, skipped=str(error))
     except Raised as raised:
-        # The trace is that of the workload, not of the pool in which this was met.
-        return structs.replace(served, violations=(structs.replace(raised.violation, spot=None),))
+        return structs.replace(served, violations=(raised.violation,))
     return structs.replace(served, probes=tried, violations=violations, skipped=served.skipped or skipped)
 
 

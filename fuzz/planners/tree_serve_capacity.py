@@ -9,12 +9,14 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from msgspec import structs
 
 from fuzz.planners.trace import Spot
 from fuzz.planners.tree_serve_engine import Engine
-from fuzz.planners.tree_serve_run import guarded
+from fuzz.planners.tree_serve_run import Raised, guarded
 from fuzz.planners.workload import Violation
 from oracles.case import ChunkedLocalSpec, MambaSpec, SlidingWindowSpec
 
@@ -150,7 +152,8 @@ def probe(engine: Engine, extras: Sequence[int], *, traced: bool) -> tuple[tuple
     skipped = ""
     for extra in extras:
         num_blocks = needed + 1 + extra
-        claim = claimed(engine, num_blocks)
+        spot = pool_spot(engine, needed, extra) if traced else None
+        claim = located(spot, claimed, engine, num_blocks)
         whole = max(1, math.floor(claim))
         chunks = whole * (engine.model_len // engine.batched_tokens + 2 + LAST_TOKENS)
         hashes = whole * (engine.model_len // engine.sizes.hash_block) if engine.caching else 0
@@ -158,13 +161,12 @@ def probe(engine: Engine, extras: Sequence[int], *, traced: bool) -> tuple[tuple
             skipped = "the model length is too long to try the pools"
             continue
         tried.append(num_blocks)
-        served, at, how = Probe(engine, num_blocks, whole).run()
+        served, at, how = located(spot, lambda blocks, count: Probe(engine, blocks, count).run(), num_blocks, whole)
         if not how or how == "chunk":
             continue
         detail = f"a pool of {num_blocks} blocks serves {served} of {whole} requests of {engine.model_len} tokens"
         where = f"{detail}; blocks run out {'at admission' if how == 'admission' else f'at token {at}'}"
         path = f"{grown_by(engine)}{how}" if how in ("growth", "preempted") else how
-        spot = pool_spot(engine, needed, extra) if traced else None
         if how == "preempted":
             message = f"a pool of {num_blocks} blocks serves its one request only after preempting it at token {at}"
             found.append(Violation(check="Q10", path=f"capacity.smallest.{path}", message=message, spot=spot))
@@ -180,9 +182,24 @@ def probe(engine: Engine, extras: Sequence[int], *, traced: bool) -> tuple[tuple
 
 def pool_spot(engine: Engine, needed: int, extra: int) -> Spot:
     """The pool, the steps in flight, and the chunks of a request that never lacks a block."""
-    ample = Probe(engine, min(MAX_HELD, 4 * needed + 64), 1)
-    ample.run()
-    return Spot("pool", (extra, ample.lag, LAST_TOKENS, *ample.chunks))
+    chunks: list[int] = []
+    try:
+        ample = Probe(engine, min(MAX_HELD, 4 * needed + 64), 1)
+        chunks = ample.chunks
+        ample.run()
+    except Raised:
+        pass  # as it does in the pool that is tried; what would have come after is whole batches
+    while (left := engine.model_len - 1 - sum(chunks)) > 0:
+        chunks.append(min(left, engine.batched_tokens))
+    return Spot("pool", (extra, int(engine.case.settings.batches_in_flight > 1), LAST_TOKENS, *chunks))
+
+
+def located(spot: Spot | None, function: Callable[..., Any], *args: Any) -> Any:
+    """Calls ``function``; a call of vLLM that raises there is told with ``spot``. Raises Raised, NotServed."""
+    try:
+        return function(*args)
+    except Raised as raised:
+        raise Raised(structs.replace(raised.violation, spot=spot)) from raised
 
 
 def grown_by(engine: Engine) -> str:

@@ -30,10 +30,6 @@ REFUSING_CALLS = frozenset({"construct", "lookup"})
 """Calls in which the cache manager says so: when it is made, or of what it is made of, at the first request."""
 
 
-OUR_QUESTIONS = frozenset({"chunk", "claim"})
-"""Calls that are made of the scheduler and the planner for kvfuzz's sake: no trace has them."""
-
-
 class Raised(Exception):
     """A call of vLLM raised; ``violation`` tells which."""
 
@@ -69,7 +65,7 @@ def violation_of(error: BaseException, what: str, turn: int) -> Violation:
     return Violation(
         check="Q1", path=f"serve.{what}", turn=turn, error=told.type, frame=frame,
         message=f"{what} raised {told.type}: {told.message[:300]}",
-        spot=None if what in OUR_QUESTIONS else Spot("call"),
+        spot=Spot("call"),
     )  # fmt: skip
 
 
@@ -228,11 +224,16 @@ class Player:
 
     def clip(self, live: Live, count: int, hit: int) -> int:
         """The length of a chunk, by the tree's own rules."""
-        if count > 0 and self.engine.aligns_chunks:
-            count = guarded("chunk", self.turn, self.chunker._mamba_block_aligned_split, live.request, count, hit)
         reserve = getattr(self.chunker, "_reserve_prefill_lookahead", None)
-        if count > 0 and reserve is not None:
-            count = guarded("chunk", self.turn, reserve, live.request, live.computed + hit, count)
+        try:
+            if count > 0 and self.engine.aligns_chunks:
+                split = self.chunker._mamba_block_aligned_split
+                count = guarded("chunk", self.turn, split, live.request, count, hit)
+            if count > 0 and reserve is not None:
+                count = guarded("chunk", self.turn, reserve, live.request, live.computed + hit, count)
+        except Raised as raised:
+            spot = Spot("chunk", (live.uid, count, hit))
+            raise Raised(structs.replace(raised.violation, spot=spot)) from raised
         return int(count)
 
     def extend(self, live: Live, budget: int, turn: Turn) -> Scheduled | None:

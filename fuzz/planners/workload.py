@@ -72,7 +72,7 @@ class Violation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A check that failed in the worker: its name, what of it (no sizes, no names), where, and in words.
 
     ``turn`` is the step (-1: outside), ``group`` the index of the cache group (-1: none in particular). ``spot`` says
-    where the check looked, after the first ``at`` events of the trace; it is None where no script could look.
+    where the check looked, after the first ``at`` events of the trace; None for a pool that was not traced.
     """
 
     check: str

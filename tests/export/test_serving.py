@@ -28,6 +28,8 @@ SEEDS = range(6)
 
 PLANTED = {
     "raises_midway": ("full", {"Q1 serve.allocate"}),
+    "raises_in_chunks": ("aligned states", {"Q1 serve.chunk"}),
+    "raises_at_full_length": ("full", {"Q1 serve.allocate"}),
     "gives_null_block": ("full", {"Q2 ids.null"}),
     "leaks_block": ("full", {"Q3 conservation.leak"}),
     "lends_held_block": ("full", {"Q4 owner.place"}),
