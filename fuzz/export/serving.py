@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct, structs
 
 from fuzz.planners.process import Planner, Question
-from fuzz.planners.trace import CONTENT_EVENTS, Event, Spot, Trace
+from fuzz.planners.trace import CONTENT_EVENTS, NUMBERS, Event, Spot, Trace
 from fuzz.planners.workload import Arrival, Served, Turn, Violation, Workload
 from fuzz.replay.requests.asking import workload_for
 from oracles.case import Case
@@ -55,6 +55,8 @@ def served_again(planner: Planner, case: Case, finding: Finding, workload: Workl
     violation = _shown(served, finding)
     if served is None or served.trace is None or violation is None or violation.spot is None:
         raise NoTrace("serving its requests once more does not show it")
+    if len(violation.spot.args) < NUMBERS[violation.spot.name]:
+        raise NoTrace("its planner does not say where the check looked")  # a worker's words are data
     events = served.trace.events[: violation.at]
     if violation.spot.name not in CONTENT_SPOTS:
         events = tuple(event for event in events if event.name not in CONTENT_EVENTS)

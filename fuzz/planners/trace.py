@@ -20,6 +20,12 @@ CONTENT_EVENTS = frozenset({"copy", "write", "encode", "ahead", "state", "ring"}
 
 SpotName = Literal["call", "blocks", "hit", "books", "refusal", "content", "state", "ring", "pool", "chunk"]
 
+NUMBERS: dict[SpotName, int] = {
+    "call": 0, "books": 0, "refusal": 0, "hit": 1, "ring": 2, "chunk": 3, "pool": 4, "blocks": 5, "state": 5,
+    "content": 7,
+}  # fmt: skip
+"""How many numbers a spot has; that of a pool ends with its chunks, one at least."""
+
 
 class Event(Struct, frozen=True, array_like=True):
     """One call of the cache manager, or one thing that the worker does with its blocks."""
