@@ -19,9 +19,7 @@ from fuzz.cli_common import (
     JsonFlag,
     KnownFlag,
     MemoryGiB,
-    Patched,
     StoreFlag,
-    Unpatched,
     chosen_cases,
     err,
     find_case,
@@ -98,8 +96,8 @@ def plan(
 @app.command()
 def replay(
     what: Annotated[str, typer.Argument(help="A case id, a case file, or all (stored findings and corpus).")],
-    unpatched: Unpatched = "installed",
-    patched: Patched = "installed+isolate",
+    unpatched: cli_findings.Before = None,
+    patched: cli_findings.After = None,
     contract: ContractFlag = None,
     gate: GateFlag = False,
     known_files: KnownFlag = None,
@@ -116,7 +114,12 @@ def replay(
     """Ask both planners again: FIXED when the patched planner keeps every law, FAILED when not, ERROR otherwise."""
     place = Store(store)
     chosen = chosen_cases(what, place)
-    pair = open_pair(unpatched, patched, contract, deadline, memory_gib)
+    if what != "all":
+        about = cli_findings.subject(what, place, None, unpatched, patched, contract)
+        unpatched, patched, contract = about.unpatched, about.patched, about.contract
+    pair = open_pair(
+        unpatched or cli_findings.UNPATCHED, patched or cli_findings.PATCHED, contract, deadline, memory_gib
+    )
     known = known_findings(known_files)
     try:
         pair.start()

@@ -46,6 +46,9 @@ Before = Annotated[
 After = Annotated[
     str | None, typer.Option("--patched", help="Address; default: the one that found it, or installed+isolate.")
 ]
+UNPATCHED, PATCHED = "installed", "installed+isolate"
+"""The pair that is asked where neither a stored finding nor the user names another."""
+
 GIB = MEMORY_BYTES / 2**30
 
 
@@ -84,8 +87,8 @@ def subject(
     held: Record | None = records[0] if records else None
     return Subject(
         case=case, fingerprint=fingerprint or (held.finding.fingerprint if held else None),
-        unpatched=unpatched or (held.unpatched if held else "installed"),
-        patched=patched or (held.patched if held else "installed+isolate"),
+        unpatched=unpatched or (held.unpatched if held else UNPATCHED),
+        patched=patched or (held.patched if held else PATCHED),
         contract=contract or (held.contract if held else None),
         store=store.folder,
     )  # fmt: skip

@@ -127,7 +127,8 @@ def show_replayed(report: ReplayReport, console: Console, *, details: bool) -> N
     """A line per case; with ``details`` also what each planner broke."""
     colour = {"FIXED": "green", "FAILED": "bold red", "KNOWN": "yellow", "ERROR": "magenta"}
     for one in report.cases:
-        console.print(f"[{colour[one.result]}]{one.result:<6}[/] {one.id} {escape(one.name)}", soft_wrap=True)
+        name = "" if one.name == one.id else f" {escape(one.name)}"
+        console.print(f"[{colour[one.result]}]{one.result:<6}[/] {one.id}{name}", soft_wrap=True)
         for finding in one.findings:
             if not details and finding.verdict not in FAILING:
                 continue
@@ -138,6 +139,9 @@ def show_replayed(report: ReplayReport, console: Console, *, details: bool) -> N
             )
         if one.reason:
             console.print(f"       {escape(one.reason)}")
+    if details:
+        asked = ", ".join(f"{one.role} {one.address}" for one in report.planners)
+        console.print(f"       [dim]asked: {escape(asked)}[/]", soft_wrap=True)
     if len(report.cases) != 1:
         console.print(", ".join(f"{count} {result}" for result, count in report.counts.items()))
 

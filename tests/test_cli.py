@@ -154,6 +154,19 @@ def test_a_run_reports_what_the_patch_fixes_and_replays_it(tmp_path: Path) -> No
     assert witness["fingerprint"] in {f["fingerprint"] for f in one["findings"]}
 
 
+def test_a_finding_is_asked_again_of_the_planners_that_showed_it(tmp_path: Path) -> None:
+    branch = f"installed+{ROOT / 'fuzz' / 'canaries' / 'lost_layer.py'}"
+    bounds = "--cases", "20", "--seed", "1", "--no-corpus", "--no-requests", "--no-canary", "--no-minimise"
+    found = document(kvfuzz("run", *bounds, "--patched", branch, "--json", folder=tmp_path))["findings"]
+    broken = next(f for f in found if f["verdict"] == "regression")
+    again = kvfuzz("replay", broken["id"], folder=tmp_path)
+    assert again.returncode == 1
+    assert again.stdout.startswith(f"FAILED {broken['id']}\n")
+    assert f"asked: unpatched installed, patched {branch}" in again.stdout
+    other = kvfuzz("replay", broken["id"], "--patched", "installed", folder=tmp_path)
+    assert "asked: unpatched installed, patched installed\n" in other.stdout
+
+
 def test_a_run_whose_time_the_corpus_takes_does_not_count(tmp_path: Path) -> None:
     done = kvfuzz("run", "--time", "0.1s", "--seed", "1", "--no-requests", "--no-canary", folder=tmp_path)
     assert done.returncode == 3, done.stdout

@@ -25,6 +25,7 @@ from fuzz.replay.requests.checks import CHECKS
 from fuzz.report.summary import law_reason, law_text
 from oracles.case import (
     Case,
+    CrossSpec,
     FullSpec,
     LayerSpec,
     MultipleOf,
@@ -181,6 +182,7 @@ def _serving(served: ServedAgain, case: Case) -> dict[str, Any]:
         "spot": served.spot, "trace": served.trace, "chunks": chunks, "keeps_contents": served.keeps_contents,
         "calls": call_lines(served.events),
         "used": {one.name for one in served.events} | (POOL_CALLS if served.spot.name == "pool" else set()),
+        "encoder_tokens": case.settings.encoder_tokens if any(isinstance(s, CrossSpec) for s in case.specs) else 0,
         "drafts": case.settings.speculative.tokens if case.settings.speculative is not None else 0,
     }  # fmt: skip
 

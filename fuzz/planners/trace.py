@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 EventName = Literal[
-    "arrive", "begin", "lookup", "admit", "extend", "advance", "drain", "free", "preempt", "settle",
+    "arrive", "begin", "lookup", "clip", "admit", "extend", "advance", "drain", "free", "preempt", "settle",
     "copy", "write", "encode", "ahead", "state", "ring",
 ]  # fmt: skip
 

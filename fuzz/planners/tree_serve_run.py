@@ -224,7 +224,7 @@ class Player:
 
     def clip(self, live: Live, count: int, hit: int) -> int:
         """The length of a chunk, by the tree's own rules."""
-        reserve = getattr(self.chunker, "_reserve_prefill_lookahead", None)
+        reserve, wanted = getattr(self.chunker, "_reserve_prefill_lookahead", None), count
         try:
             if count > 0 and self.engine.aligns_chunks:
                 split = self.chunker._mamba_block_aligned_split
@@ -234,6 +234,8 @@ class Player:
         except Raised as raised:
             spot = Spot("chunk", (live.uid, count, hit))
             raise Raised(structs.replace(raised.violation, spot=spot)) from raised
+        if wanted > 0 and (self.engine.aligns_chunks or count != wanted):
+            self.record("clip", live.uid, wanted, hit, count)
         return int(count)
 
     def extend(self, live: Live, budget: int, turn: Turn) -> Scheduled | None:
