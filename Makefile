@@ -84,7 +84,7 @@ test: setup ## run the fast tests; ARGS go to pytest
 	@$(VENV)/bin/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
 
 test-all: setup ## run every test; ARGS go to pytest
-	@$(VENV)/bin/python -m pytest -n $(JOBS) $(ARGS)
+	@$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 lint: setup types ## check style, formatting and types; changes nothing
 	@$(VENV)/bin/ruff check .

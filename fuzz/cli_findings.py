@@ -27,9 +27,9 @@ from fuzz.cli_common import (
     store_argument,
     to_contract,
 )
-from fuzz.export.diagnosis import Diagnosis, NothingFound, diagnose, find_again
+from fuzz.export.diagnosis import Diagnosis, NothingFound, diagnose_found, find_again
 from fuzz.minimise import Better, Minimal, Minimiser, NotShown, Unstable
-from fuzz.pair import Pair
+from fuzz.pair import Judged, Pair
 from fuzz.planners.address import as_options
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES
 from fuzz.planners.trees import read_config
@@ -107,10 +107,10 @@ def pair_of(about: Subject, deadline: float, memory_gib: float) -> Pair:
     return pair
 
 
-def chosen(pair: Pair, about: Subject) -> Finding:
-    """The finding asked for, by asking the case once. Raises Failure."""
+def chosen(pair: Pair, about: Subject) -> tuple[Judged, Finding]:
+    """The finding asked for, by asking the case once, and what was answered. Raises Failure."""
     try:
-        return find_again(pair, about.case, about.fingerprint)[1]
+        return find_again(pair, about.case, about.fingerprint)
     except NothingFound as error:
         raise Failure(str(error), 2) from None
 
@@ -146,7 +146,7 @@ def minimise(
 
 def started(pair: Pair, about: Subject, seconds: float) -> Minimiser:
     """A search that has seen its finding on the untouched case. Raises Failure."""
-    wanted = about.fingerprint or chosen(pair, about).fingerprint
+    wanted = about.fingerprint or chosen(pair, about)[1].fingerprint
     try:
         return Minimiser(pair, about.case, wanted, seconds=seconds)
     except NotShown as error:
@@ -210,7 +210,7 @@ def show_minimal(about: Subject, found: Minimal, store: Store, console: Console)
 
 def diagnosed(pair: Pair, about: Subject, *, with_neighbour: bool, for_script: bool = False) -> Diagnosis:
     """A diagnosis of the finding. Raises Failure."""
-    finding = chosen(pair, about)
+    judged, finding = chosen(pair, about)
     neighbour = None
     if with_neighbour:
         try:
@@ -218,7 +218,7 @@ def diagnosed(pair: Pair, about: Subject, *, with_neighbour: bool, for_script: b
         except (NotShown, Unstable):
             neighbour = None  # told by the finding itself; an unstable case has no neighbour to trust
     try:
-        return diagnose(pair, about.case, finding.fingerprint, neighbour, for_script=for_script)
+        return diagnose_found(pair, judged, finding, neighbour, for_script=for_script)
     except NothingFound as error:
         raise Failure(str(error), 2) from None
 
@@ -252,8 +252,8 @@ def export(
             # What is exported calls vLLM's own rules; without the owner it would show another plan.
             raise Failure(f"--as {form}: {owner} groups this case, which only kvfuzz replay can ask again", 2)
         if form in ("script", "pytest") and not has_script(diagnosis):
-            why = diagnosis.no_script or f"{diagnosis.finding.law} does not show in the plan"
-            raise Failure(f"--as {form}: {why}; `kvfuzz replay` asks again, and --as issue tells of it", 2)
+            remedy = "`kvfuzz replay` asks again, and --as issue tells of it"
+            raise Failure(f"--as {form}: {diagnosis.no_script}; {remedy}", 2)
         text = rendered(diagnosis, form)
     finally:
         pair.close()
@@ -305,7 +305,7 @@ def target_of(about: Subject, store: Store, deadline: float, memory_gib: float) 
             return record.finding
     pair = pair_of(about, deadline, memory_gib)
     try:
-        return chosen(pair, about)
+        return chosen(pair, about)[1]
     finally:
         pair.close()
 

@@ -86,7 +86,14 @@ def diagnose(
         NothingFound: the case does not show that finding.
         PlannerError: a planner cannot be started.
     """
-    judged, finding = find_again(pair, case, fingerprint)
+    return diagnose_found(pair, *find_again(pair, case, fingerprint), neighbour, for_script=for_script)
+
+
+def diagnose_found(
+    pair: Pair, judged: Judged, finding: Finding, neighbour: Variation | None = None, *, for_script: bool = False
+) -> Diagnosis:
+    """As ``diagnose``, of what ``find_again`` gave."""
+    case = judged.case
     unpatched_info, patched_info = pair.infos()
     at_fault, planner, other = pair.patched, patched_info, unpatched_info
     obtained, counterpart = judged.patched, judged.unpatched

@@ -21,6 +21,7 @@ from fuzz.export.second import template_of
 from fuzz.export.serving import ServedAgain
 from fuzz.export.values import Reader, deepest, first_difference
 from fuzz.planners.trace import Event
+from fuzz.planners.tree_specs import CLASS_NAMES
 from fuzz.replay.requests.checks import CHECKS
 from fuzz.report.summary import law_reason, law_text
 from oracles.case import (
@@ -47,15 +48,6 @@ POOL_CALLS = {"arrive", "begin", "lookup", "drain"}
 
 LONGEST_STEP = 24
 """Calls after which a run of steps is looked for to repeat: that many come from four requests at once."""
-
-CLASS_NAMES = {
-    "full": "FullAttentionSpec", "mla": "MLAAttentionSpec", "hidden_state": "HiddenStateCacheSpec",
-    "rswa": "RSWASpec", "sink": "SinkFullAttentionSpec", "chunked_local": "ChunkedLocalAttentionSpec",
-    "sliding_window": "SlidingWindowSpec", "sliding_window_mla": "SlidingWindowMLASpec",
-    "circular_buffer": "CircularBufferSpec", "cross": "CrossAttentionSpec",
-    "encoder_only": "EncoderOnlyAttentionSpec", "mamba": "MambaSpec",
-}  # fmt: skip
-"""vLLM's name of each kind."""
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -132,9 +124,15 @@ def _python(diagnosis: Diagnosis, template: str, *, lone: bool) -> str:
         any_refusal=check.any_refusal,
         **(_serving(served, case) if served is not None else {}),
         replicated=[x.name for x in case.layers if mode_of(case.spec_of(x)) == "replicated"],
-        second=diagnosis.second, part=template_of(diagnosis.second),
+        second=diagnosis.second, part=template_of(diagnosis.second), since=_since(diagnosis),
     )  # fmt: skip
     return _spaced(text)
+
+
+def _since(diagnosis: Diagnosis) -> str:
+    """The first release of vLLM that has what a reproducer calls."""
+    views = diagnosis.second is not None and diagnosis.second.how == "views"
+    return "0.29" if views or diagnosis.served is not None else "0.26"
 
 
 def _spaced(text: str) -> str:
@@ -179,7 +177,8 @@ def _serving(served: ServedAgain, case: Case) -> dict[str, Any]:
     runs = [(size, len(list(alike))) for size, alike in itertools.groupby(served.spot.args[3:])]
     chunks = " + ".join(f"[{size}] * {count}" if count > 2 else f"{[size] * count}" for size, count in runs)
     return {
-        "spot": served.spot, "trace": served.trace, "chunks": chunks, "keeps_contents": served.keeps_contents,
+        "spot": served.spot, "trace": served.trace, "error": served.error, "chunks": chunks,
+        "keeps_contents": served.keeps_contents,
         "calls": call_lines(served.events),
         "used": {one.name for one in served.events} | (POOL_CALLS if served.spot.name == "pool" else set()),
         "encoder_tokens": case.settings.encoder_tokens if any(isinstance(s, CrossSpec) for s in case.specs) else 0,

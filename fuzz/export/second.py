@@ -17,12 +17,11 @@ from fuzz.export.second_values import (
     LENGTH_AND_TOKENS,
     MORE_READERS,
     SHAPES,
-    differing,
     ending_of,
     unsplit_layers,
     unsplit_readers,
 )
-from fuzz.export.values import READERS, Reader
+from fuzz.export.values import READERS, Reader, first_difference
 from fuzz.minimise.asking import NEEDED
 from fuzz.pair import Pair
 from fuzz.planners.process import Planner, Question
@@ -98,7 +97,8 @@ def _readers(first: Outcome, second: Outcome) -> Reader | None:
         return ENDING
     one, other = plan_of(first), plan_of(second)
     assert one is not None and other is not None
-    return differing((*READERS, *MORE_READERS), one, other)
+    found = first_difference(one, other, (*READERS, *MORE_READERS))
+    return found[0] if found is not None else None
 
 
 def _words(reader: Reader, outcome: Outcome) -> str:
@@ -196,10 +196,11 @@ def _permuted(case: Case, first: Outcome) -> Second:
 def _unsplit(case: Case, derived: Case, outcomes: Sequence[Outcome], path: str) -> Second | None:
     first, second = (plan_of(one) for one in outcomes)
     assert first is not None and second is not None
-    reader = differing(unsplit_readers(case, path), first, second)
-    if reader is None:
+    found = first_difference(first, second, unsplit_readers(case, path))
+    if found is None:
         return None
-    due = f"{reader.text} The same with twice the DCP ranks: {reader.read(first)!r}"
+    reader, value, _ = found
+    due = f"{reader.text} The same with twice the DCP ranks: {value!r}"
     return Second(how="unsplit", due=due, case=derived, reader=reader, unsplit=unsplit_layers(case))
 
 

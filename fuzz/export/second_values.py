@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fuzz.export.values import READERS, SCHEDULER, SPEC_FIELDS, Reader, member_specs
+from fuzz.export.values import SCHEDULER, SPEC_FIELDS, Reader, member_specs
 from fuzz.planners.tree_specs import CLASS_NAMES
 from oracles.case import Case, Spec, kind_of, mode_of
 from oracles.plan import Group, Outcome, Plan, Planned, Record, Refused
@@ -157,7 +157,7 @@ ENDING = Reader(
 
 def ending_of(outcome: Outcome) -> str:
     """What the lines of ``ENDING`` say of an outcome."""
-    if isinstance(outcome, Planned | Refused) and not isinstance(outcome, Refused):
+    if isinstance(outcome, Planned):
         return "planned"
     assert isinstance(outcome, Refused)
     first = outcome.first
@@ -302,18 +302,3 @@ def _widths_of_unsplit(case: Case) -> Reader:
             "return found",
         ),
     )  # fmt: skip
-
-
-def differing(readers: Sequence[Reader] | Iterator[Reader], first: Plan, second: Plan) -> Reader | None:
-    """The first value that both plans have and that differs."""
-    for reader in readers:
-        one, other = reader.read(first), reader.read(second)
-        if one is not None and other is not None and one != other:
-            return reader
-    return None
-
-
-__all__ = [
-    "ENDING", "IS_PLACED", "LENGTH_AND_TOKENS", "MORE_READERS", "READERS", "SHAPES", "differing", "ending_of",
-    "unsplit_layers", "unsplit_readers",
-]  # fmt: skip

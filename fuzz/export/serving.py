@@ -24,12 +24,15 @@ CONTENT_SPOTS = frozenset({"content", "state", "ring"})
 
 
 class ServedAgain(Struct, frozen=True, kw_only=True):
-    """What a script does and where it looks. ``events`` are none for a check of a pool's size."""
+    """What a script does and where it looks. ``events`` are none for a check of a pool's size; ``error`` is the type of
+    the exception that the fault is, if it is one.
+    """
 
     trace: Trace
     events: tuple[Event, ...]
     spot: Spot
     message: str
+    error: str
 
     @property
     def keeps_contents(self) -> bool:
@@ -60,7 +63,13 @@ def served_again(planner: Planner, case: Case, finding: Finding, workload: Workl
     events = served.trace.events[: violation.at]
     if violation.spot.name not in CONTENT_SPOTS:
         events = tuple(event for event in events if event.name not in CONTENT_EVENTS)
-    return ServedAgain(trace=served.trace, events=events, spot=violation.spot, message=violation.message)
+    return ServedAgain(
+        trace=served.trace,
+        events=events,
+        spot=violation.spot,
+        message=violation.message,
+        error=violation.error,
+    )
 
 
 def _shown(served: Served | None, finding: Finding) -> Violation | None:
@@ -132,11 +141,11 @@ class _Search:
     def with_simpler_turns(self, best: Workload) -> Workload:
         """Makes every step as plain as it can be."""
         for at in range(len(best.turns)):
-            for change in range(len(list(_simpler(best.turns[at])))):
-                plainer = list(_simpler(best.turns[at]))
-                if change < len(plainer):
-                    turns = (*best.turns[:at], plainer[change], *best.turns[at + 1 :])
-                    best = self.better(best, structs.replace(best, turns=turns))
+            change = 0
+            while change < len(plainer := list(_simpler(best.turns[at]))):
+                turns = (*best.turns[:at], plainer[change], *best.turns[at + 1 :])
+                best = self.better(best, structs.replace(best, turns=turns))
+                change += 1
         return best
 
 

@@ -5,7 +5,7 @@ The two must agree to the letter, or a reproducer would fail on a good tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -170,9 +170,11 @@ READERS: tuple[Reader, ...] = (
 """In the order in which a reader would look."""
 
 
-def first_difference(expected: Plan, obtained: Plan) -> tuple[Reader, Any, Any] | None:
+def first_difference(
+    expected: Plan, obtained: Plan, readers: Iterable[Reader] = READERS
+) -> tuple[Reader, Any, Any] | None:
     """The first value that both plans have and that differs, with both."""
-    for reader in READERS:
+    for reader in readers:
         wanted, got = reader.read(expected), reader.read(obtained)
         if wanted is not None and got is not None and wanted != got:
             return reader, wanted, got

@@ -83,7 +83,7 @@ def serve(tree: Tree, case: Case, run: Run, plan: Plan, workload: Workload) -> S
 
 
 def play(engine: Engine, workload: Workload) -> Served:
-    """Plays the workload on a pool of its size. Raises NotServed, Raised."""
+    """Plays the workload on a pool of its size. Raises NotServed."""
     views, states, rings = views_of(engine)
     num_blocks = pool_blocks(engine, workload)
     if Shadow.cells(num_blocks, views) > MAX_CELLS:

@@ -29,8 +29,6 @@ MAX_HELD = 40_000
 MAX_HASHES = 20_000
 """Prefix hashes of the requests of one pool, at 3 µs each."""
 
-FIRST = "full 0"
-
 LAST_TOKENS = 3
 """Tokens of each request that are generated one by one."""
 
@@ -43,15 +41,15 @@ class Probe:
         self.manager: Any = guarded("construct", -1, engine.manager, num_blocks)
         self.chunker = engine.chunker(self.manager)
         self.preempted_at = -1
-        self.chunks: list[int] = []  # of the first request, in order
-        self.lag = 1 if engine.case.settings.batches_in_flight > 1 else 0
+        self.chunks: list[int] = []  # of all requests, in order
+        self.lag = lag_of(engine)
 
     def run(self) -> tuple[int, int, str]:
         """Requests that reached the model length at once; the length at which one did not, and how it failed."""
         hasher = self.engine.hasher()
         prompt = max(1, self.engine.model_len - LAST_TOKENS)
         requests = [
-            self.engine.request(f"full {n}" if n else FIRST, list(range(n * 2**32, n * 2**32 + prompt)), hasher)
+            self.engine.request(f"full {n}", list(range(n * 2**32, n * 2**32 + prompt)), hasher)
             for n in range(self.count)
         ]
         running: list[Any] = []
@@ -108,8 +106,7 @@ class Probe:
             count = guarded("chunk", -1, self.chunker._reserve_prefill_lookahead, request, done, count)
         if count <= 0:
             return True
-        if request.request_id == FIRST:
-            self.chunks.append(count)
+        self.chunks.append(count)
         given = self.allocate(request, count, new=new, admit=admit, found=found)
         if given is None:
             return False
@@ -161,7 +158,7 @@ def probe(engine: Engine, extras: Sequence[int], *, traced: bool) -> tuple[tuple
             skipped = "the model length is too long to try the pools"
             continue
         tried.append(num_blocks)
-        served, at, how = located(spot, lambda blocks, count: Probe(engine, blocks, count).run(), num_blocks, whole)
+        served, at, how = located(spot, tried_pool, engine, num_blocks, whole)
         if not how or how == "chunk":
             continue
         detail = f"a pool of {num_blocks} blocks serves {served} of {whole} requests of {engine.model_len} tokens"
@@ -191,7 +188,17 @@ def pool_spot(engine: Engine, needed: int, extra: int) -> Spot:
         pass  # as it does in the pool that is tried; what would have come after is whole batches
     while (left := engine.model_len - 1 - sum(chunks)) > 0:
         chunks.append(min(left, engine.batched_tokens))
-    return Spot("pool", (extra, int(engine.case.settings.batches_in_flight > 1), LAST_TOKENS, *chunks))
+    return Spot("pool", (extra, lag_of(engine), LAST_TOKENS, *chunks))
+
+
+def tried_pool(engine: Engine, num_blocks: int, count: int) -> tuple[int, int, str]:
+    """What ``Probe.run`` says of a pool and of so many requests."""
+    return Probe(engine, num_blocks, count).run()
+
+
+def lag_of(engine: Engine) -> int:
+    """Steps in flight while the next is scheduled."""
+    return int(engine.case.settings.batches_in_flight > 1)
 
 
 def located(spot: Spot | None, function: Callable[..., Any], *args: Any) -> Any:

@@ -6,10 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from fuzz.export import Diagnosis, export
+from fuzz.pair import Pair
 from fuzz.planners import fetch
+from fuzz.planners.trees import Config, open_launch
+from oracles.law import Contract
 
 HOSTILE = (
     'it\'s."quoted".0',
@@ -68,12 +74,34 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--rootdir", ".", "-c", "/
 """
 
 
+def codes_told(code: str, folder: Path, tree: Path | None) -> tuple[Any, str]:
+    """The JSON that ``code``, run alone, prints on a line after the word ``codes``, and all that it prints."""
+    done = alone(code, folder, tree)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("codes ")]
+    assert lines, done.stdout + done.stderr
+    return json.loads(lines[0].removeprefix("codes ")), done.stdout
+
+
 def exit_codes(folder: Path, names: Iterable[str], tree: Path | None) -> tuple[dict[str, int], str]:
     """The exit code of each script in ``folder``, and what all of them print."""
-    done = alone(f"NAMES = {list(names)}\n{RUN_ALL}", folder, tree)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("codes ")]
-    assert lines, done.stderr
-    return json.loads(lines[0].removeprefix("codes ")), done.stdout
+    return codes_told(f"NAMES = {list(names)}\n{RUN_ALL}", folder, tree)
+
+
+def write_exports(folder: Path, name: str, diagnosis: Diagnosis) -> None:
+    """The script and the test of a finding."""
+    (folder / f"{name}.py").write_text(export(diagnosis, "script"))
+    (folder / f"test_{name}.py").write_text(export(diagnosis, "pytest"))
+
+
+@contextmanager
+def started(patched: str, contract: Contract) -> Iterator[Pair]:
+    """The installed vLLM and ``patched``, started."""
+    pair = Pair(
+        open_launch("installed", Config()), open_launch(patched, Config()), contract, case_seconds=20.0, memory=2**30
+    )
+    pair.start()
+    yield pair
+    pair.close()
 
 
 def copy_of_vllm(target: Path, addition: str) -> Path:

@@ -15,7 +15,6 @@ from fuzz.export import diagnose, export
 from fuzz.export.render import has_script
 from fuzz.pair import Pair
 from fuzz.planners import isolate
-from fuzz.planners.trees import Config, open_launch
 from oracles.case import (
     Case,
     FullSpec,
@@ -28,9 +27,9 @@ from oracles.case import (
     build_case,
     load_case,
 )
-from tests.export.alone import HOSTILE, PYTEST, alone, copy_of_vllm, exit_codes
+from tests.export.alone import HOSTILE, PYTEST, alone, copy_of_vllm, exit_codes, started, write_exports
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("exports")]
 
 PLAIN = FullSpec(block_size=16, num_kv_heads=1, head_size=64)
 WINDOW = SlidingWindowSpec(block_size=16, num_kv_heads=1, head_size=64, sliding_window=128)
@@ -65,13 +64,8 @@ CASES: dict[str, tuple[Case, str]] = {
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    made = Pair(
-        open_launch("installed", Config()), open_launch("installed+isolate", Config()), "isolate",
-        case_seconds=20.0, memory=2**30,
-    )  # fmt: skip
-    made.start()
-    yield made
-    made.close()
+    with started("installed+isolate", "isolate") as made:
+        yield made
 
 
 def fingerprint(pair: Pair, case: Case, law: str) -> str:
@@ -84,9 +78,7 @@ def exported(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a script and a test of each case."""
     folder = tmp_path_factory.mktemp("exported")
     for name, (case, law) in CASES.items():
-        diagnosis = diagnose(pair, case, fingerprint(pair, case, law))
-        (folder / f"{name}.py").write_text(export(diagnosis, "script"))
-        (folder / f"test_{name}.py").write_text(export(diagnosis, "pytest"))
+        write_exports(folder, name, diagnose(pair, case, fingerprint(pair, case, law)))
     return folder
 
 

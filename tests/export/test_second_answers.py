@@ -26,14 +26,13 @@ from fuzz.export.values import READERS, Reader
 from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Pair
 from fuzz.planners.process import Planner, Question
-from fuzz.planners.trees import Config, open_launch
 from oracles.case import Case
 from oracles.law import Breach
 from oracles.plan import Planned
-from tests.export.alone import PYTEST, alone, copy_of_vllm, exit_codes
+from tests.export.alone import PYTEST, alone, copy_of_vllm, exit_codes, started, write_exports
 from tests.export.second_cases import CASES, READ, TWIN
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("second answers")]
 
 HERE = Path(__file__).parent
 OVERLAY = HERE.parent / "planners" / "overlays" / "second_answers.py"
@@ -43,13 +42,8 @@ NAMES = (*CASES, "twin", "hidden")
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    made = Pair(
-        open_launch("installed", Config()), open_launch(f"installed+{OVERLAY}", Config()), "native",
-        case_seconds=20.0, memory=2**30,
-    )  # fmt: skip
-    made.start()
-    yield made
-    made.close()
+    with started(f"installed+{OVERLAY}", "native") as made:
+        yield made
 
 
 def diagnosed(pair: Pair, case: Case, law: str) -> Diagnosis:
@@ -74,8 +68,7 @@ def exported(diagnoses: dict[str, Diagnosis], tmp_path_factory: pytest.TempPathF
     """A folder with a script and a test of each case."""
     folder = tmp_path_factory.mktemp("exported")
     for name, diagnosis in diagnoses.items():
-        (folder / f"{name}.py").write_text(export(diagnosis, "script"))
-        (folder / f"test_{name}.py").write_text(export(diagnosis, "pytest"))
+        write_exports(folder, name, diagnosis)
     return folder
 
 
@@ -115,10 +108,10 @@ def test_tests_pass_on_a_good_tree(exported: Path, good: Path) -> None:
 def test_no_process_is_started_for_a_finding_that_is_none_between_processes(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def started(_planner: Planner) -> Iterator[Planner]:
+    def starting(_planner: Planner) -> Iterator[Planner]:
         raise AssertionError("started")
 
-    monkeypatch.setattr(second, "_twins", started)
+    monkeypatch.setattr(second, "_twins", starting)
     with pytest.raises(NothingFound):
         diagnose(pair, TWIN, Breach(law="G9", path="none", detail="").fingerprint("patched"))
     with pytest.raises(AssertionError, match="started"):

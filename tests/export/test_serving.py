@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
-from fuzz.export import export
 from fuzz.export.diagnosis import Diagnosis
 from fuzz.export.serving import NoTrace, served_again
 from fuzz.pair import describe_planner
@@ -20,7 +15,7 @@ from fuzz.planners.trees import Config, open_launch
 from fuzz.replay.requests import question, workload_for
 from oracles.case import Case, case_id
 from oracles.compare import Finding
-from tests.export.alone import HOSTILE
+from tests.export.alone import HOSTILE, codes_told, write_exports
 from tests.replay.request_cases import CLEAN, ODD_CHUNK, SHIFTED_DRAFT, SINK, SMALLER_BLOCK
 
 OVERLAYS = Path(__file__).parents[1] / "replay" / "overlays"
@@ -76,15 +71,8 @@ def shown(planner: Planner, plain: Case) -> tuple[Diagnosis, set[str]]:
     raise AssertionError(f"{case_id(case)} is served without a fault by {planner.address}")
 
 
-def write(folder: Path, name: str, diagnosis: Diagnosis) -> None:
-    (folder / f"{name}.py").write_text(export(diagnosis, "script"))
-    (folder / f"test_{name}.py").write_text(export(diagnosis, "pytest"))
-
-
 RUN = """
 import json, os, runpy, sys
-sys.meta_path.insert(0, type("Blocked", (), {"find_spec": lambda self, name, path=None, target=None: exec(
-    "raise ImportError(name)") if name.partition(".")[0] in ("fuzz", "oracles", "tests") else None})())
 for name in ("torchvision", "torchaudio", "torchcodec"):
     sys.modules.setdefault(name, None)
 import pytest
@@ -117,40 +105,58 @@ def exit_codes(name, overlay):
 
 print("\\ncodes", json.dumps({f"{name} {kind}": exit_codes(name, overlay) for name, kind, overlay in ASKED}))
 """
+"""Each script and test in a fork of its own, because importing vLLM takes seconds."""
 
 
 def exit_codes(folder: Path, asked: list[tuple[str, str, str]]) -> dict[str, list[int]]:
     """Exit status of each script and test (name, what kind of tree, overlay) in processes without kvfuzz."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYTEST", "VLLM_"))}
-    added = {"VLLM_LOGGING_LEVEL": "ERROR", "CUDA_VISIBLE_DEVICES": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", f"ASKED = {asked!r}\n{RUN}"],
-        cwd=folder, capture_output=True, text=True, check=False, env=kept | added,
-    )  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if line.startswith("codes ")]
-    assert lines, done.stdout + done.stderr
-    codes: dict[str, list[int]] = json.loads(lines[0].removeprefix("codes "))
+    codes: dict[str, list[int]] = codes_told(f"ASKED = {asked!r}\n{RUN}", folder, None)[0]
     return codes
 
 
+OLDER = """
+from vllm.v1.core.kv_cache_manager import KVCacheManager
+
+def apply(planner):
+    del KVCacheManager.new_step_starts
+"""
+"""A cache manager as before 0.29."""
+
+BROKEN = """
+from vllm.v1.core.kv_cache_manager import KVCacheManager
+
+def apply(planner):
+    def allocate(self, *args, **kwargs):
+        raise LookupError("another fault")
+    KVCacheManager.allocate_slots = allocate
+"""
+"""A cache manager with which no step can be made."""
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_every_check_catches_its_fault_and_its_script_shows_it(tmp_path: Path) -> None:
     found = {}
     for name, (case, _) in PLANTED.items():
         with Planner(open_launch(f"installed+{OVERLAYS / name}.py", Config())) as planner:
             diagnosis, found[name] = shown(planner, CLEAN[case])
-            write(tmp_path, name, diagnosis)
+            write_exports(tmp_path, name, diagnosis)
     assert found == {name: expected for name, (_, expected) in PLANTED.items()}
     faulty = [(name, "faulty", f"{OVERLAYS / name}.py") for name in PLANTED]
     good = [(name, "good", "") for name in PLANTED]
+    (tmp_path / "older.txt").write_text(OLDER)
+    (tmp_path / "broken.txt").write_text(BROKEN)
+    # A skipped test ends with 0 as well, so the script's own status tells.
+    other = [(name, kind, f"{kind}.txt") for kind in ("older", "broken") for name in PLANTED]
     expected = {f"{name} faulty": [1, 1] for name in PLANTED} | {f"{name} good": [0, 0] for name in PLANTED}
-    assert exit_codes(tmp_path, faulty + good) == expected
+    expected |= {f"{name} {kind}": [2, 0] for name, kind, _ in other}
+    assert exit_codes(tmp_path, faulty + good + other) == expected
 
 
 @pytest.mark.slow
 def test_scripts_show_the_faults_of_the_release(tmp_path: Path, unpatched: Planner) -> None:
     for name, case in RELEASED.items():
-        write(tmp_path, name, shown(unpatched, case)[0])
+        write_exports(tmp_path, name, shown(unpatched, case)[0])
     asked = [(name, "faulty", "") for name in RELEASED]
     assert exit_codes(tmp_path, asked) == {f"{name} faulty": [1, 1] for name in RELEASED}
 
