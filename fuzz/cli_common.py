@@ -64,8 +64,17 @@ def shown(text: str) -> str:
     return text if text.isprintable() else "\n".join(visible(line) for line in text.split("\n"))
 
 
+LOG_COLUMNS = 120
+"""Width where no terminal says one: a log that is read in a browser has room for a line of ours."""
+
+
 class _Console(Console):
     """A console to which nothing that a tree, an overlay or a file says is more than text."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(highlight=False, stderr=stderr)
+        if not self.is_terminal and "COLUMNS" not in os.environ:
+            self.width = LOG_COLUMNS
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Every string that is printed comes through here, before it is laid out. Styles are no part of it yet."""
@@ -74,12 +83,12 @@ class _Console(Console):
 
 def out() -> Console:
     """Where results go."""
-    return _Console(highlight=False)
+    return _Console()
 
 
 def err() -> Console:
     """Where progress and errors go."""
-    return _Console(stderr=True, highlight=False)
+    return _Console(stderr=True)
 
 
 _printed = False

@@ -27,7 +27,7 @@ from fuzz.cli_common import (
     store_argument,
     to_contract,
 )
-from fuzz.export.diagnosis import Diagnosis, NothingFound, diagnose_found, find_again
+from fuzz.export.diagnosis import Diagnosis, NothingFound, diagnose_found, find_again, telling
 from fuzz.minimise import Better, Minimal, Minimiser, NotShown, Unstable
 from fuzz.pair import Judged, Pair
 from fuzz.planners.address import as_options
@@ -59,10 +59,13 @@ def register(app: typer.Typer) -> None:
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """What a command is about: a case, perhaps which finding of it, and the planners to ask."""
+    """What a command is about: a case, perhaps which finding of it, and the planners to ask. ``named``: the user chose
+    the finding.
+    """
 
     case: Case
     fingerprint: str | None
+    named: bool
     unpatched: str
     patched: str
     contract: str | None
@@ -83,10 +86,11 @@ def subject(
     if len(records) > 1:
         # What someone would name a case for: never a known fault while there is another.
         known = known_findings(None)
-        records.sort(key=lambda r: known.covers(r.finding.fingerprint, r.finding.verdict))
+        records.sort(key=lambda r: (known.covers(r.finding.fingerprint, r.finding.verdict), telling(r.finding)))
     held: Record | None = records[0] if records else None
     return Subject(
         case=case, fingerprint=fingerprint or (held.finding.fingerprint if held else None),
+        named=fingerprint is not None,
         unpatched=unpatched or (held.unpatched if held else UNPATCHED),
         patched=patched or (held.patched if held else PATCHED),
         contract=contract or (held.contract if held else None),
@@ -211,6 +215,13 @@ def show_minimal(about: Subject, found: Minimal, store: Store, console: Console)
 def diagnosed(pair: Pair, about: Subject, *, with_neighbour: bool, for_script: bool = False) -> Diagnosis:
     """A diagnosis of the finding. Raises Failure."""
     judged, finding = chosen(pair, about)
+    others = [f.fingerprint for f in judged.verdict.findings if f.fingerprint != finding.fingerprint]
+    if others and not about.named:
+        err().print(
+            f"[dim]this is {finding.law} {finding.fingerprint}; the case also shows {', '.join(others)}: choose with "
+            "--fingerprint[/]",
+            soft_wrap=True,
+        )
     neighbour = None
     if with_neighbour:
         try:

@@ -134,7 +134,7 @@ def show_replayed(report: ReplayReport, console: Console, *, details: bool) -> N
                 continue
             console.print(
                 f"       {finding.law} {finding.fingerprint} {finding.planner} ({finding.verdict}): "
-                f"{escape(finding.summary)}",
+                f"{escape(finding.summary)}{f' ({escape(finding.beside)})' if finding.beside else ''}",
                 soft_wrap=True,
             )
         if one.reason:

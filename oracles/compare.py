@@ -46,7 +46,9 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """A broken law or comparison, with the verdict on it and the planner that did it."""
+    """A broken law or comparison, with the verdict on it and the planner that did it. ``beside`` is what a reader must
+    know of the other planner.
+    """
 
     law: str
     verdict: VerdictName
@@ -56,6 +58,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     first_difference: str
     error: str = ""
     frame: str = ""
+    beside: str = ""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -248,7 +251,7 @@ def judge(
             continue  # told once, of the patched planner
         if own and not _has_stage(outcomes[1], stage_of(breach)):
             continue
-        findings.append(_finding(breach, "fixed", "unpatched"))
+        findings.append(_finding(breach, "fixed", "unpatched", _beside(outcomes[1])))
     unsupported = [o for o in outcomes if isinstance(o, Unsupported)]
     if findings:
         worst = max((f.verdict for f in findings), key=gravity)
@@ -283,10 +286,15 @@ def _has_stage(outcome: Outcome, stage: str) -> bool:
     return plan is not None and (part is None or getattr(plan, part) is not None)
 
 
-def _finding(breach: Breach, verdict: VerdictName, side: Side) -> Finding:
+def _beside(patched: Outcome) -> str:
+    """A patched planner that lacks a fault may have no plan either, which is another thing than a better plan."""
+    return f"the patched planner refuses the model: {patched.first.type}" if isinstance(patched, Refused) else ""
+
+
+def _finding(breach: Breach, verdict: VerdictName, side: Side, beside: str = "") -> Finding:
     return Finding(
         law=breach.law, verdict=verdict, planner=side, fingerprint=breach.fingerprint(side),
-        summary=breach.detail, first_difference=breach.path, error=breach.error, frame=breach.frame,
+        summary=breach.detail, first_difference=breach.path, error=breach.error, frame=breach.frame, beside=beside,
     )  # fmt: skip
 
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from fuzz.campaign import CanaryCaught, Event, Finished, Found, Report, run
+from fuzz.campaign import BATCH, CanaryCaught, Event, Finished, Found, Report, run
 from fuzz.campaign.canary import canary_names
-from fuzz.campaign.journal import Asking, Journal, ResumeError, State
+from fuzz.campaign.journal import Asking, Journal, ResumeError, State, load_state
 from fuzz.campaign.start import Means, open_launches, order_of
 from fuzz.case_files import read_case
 from fuzz.corpus import corpus_folder
@@ -69,6 +69,19 @@ def test_the_smallest_witness_of_a_fault_is_kept(tmp_path: Path) -> None:
     assert {(r.id, r.finding.fingerprint) for r in Store(tmp_path).records()} == {
         (w.id, w.fingerprint) for w in report.findings
     }
+
+
+def test_a_short_time_is_shared_between_the_corpus_and_drawing(tmp_path: Path) -> None:
+    asking = structs.replace(ASKING, seconds=4.0, cases=None)
+    corpus = tuple(dense(f"model{at}.layers") for at in range(20_000))  # far more than there is time for
+    report = report_of(events_of(tmp_path, asking, corpus, KnownFindings([GONE])))
+    assert 0 < report.corpus_cases < report.cases, "a share of the time was for drawing"
+    assert report.corpus_cases + report.corpus_left_out == len(corpus)
+    assert not report.nothing_drawn
+    assert report.unmatched == (), "a corpus that was asked in part proves no fault gone"
+    state = load_state(next((tmp_path / "runs").glob("*")) / "state.json")
+    assert state is not None
+    assert state.corpus_batches == report.corpus_cases // BATCH
 
 
 @pytest.mark.slow

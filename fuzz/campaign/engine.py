@@ -1,9 +1,10 @@
 """Runs a campaign: gives batches to lanes, takes results in order, and tells what happens, one event a step.
 
-The corpus is asked first, so that every run meets the cases that once mattered; then cases are drawn from the seed,
-one in four a mutant of a case that reached something new. Results are absorbed in the order of their numbers whatever
-the order in which lanes deliver them, and the parents of a batch come from batches ``LAG`` before it: so the cases of
-a run depend on its seed, its planners and the number of lanes, and not on which lane was faster.
+The corpus is asked first, so that every run meets the cases that once mattered, for half of the time if there is a
+limit; then cases are drawn from the seed, one in four a mutant of a case that reached something new. Results are
+absorbed in the order of their numbers whatever the order in which lanes deliver them, and the parents of a batch come
+from batches ``LAG`` before it: so the cases of a run depend on its seed, its planners and the number of lanes, and not
+on which lane was faster.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from oracles.case import Case
 
 LAG = 4
 """Batches per lane between reaching something and mutating it."""
+
+CORPUS_SHARE = 0.5
+"""The part of a run's time that its corpus may take: the rest is for cases that nobody has seen."""
 
 SAVE_SECONDS = 1.0
 
@@ -82,6 +86,8 @@ class _Run:
         self._ledger = Ledger(asked, store, known, state.books if state is not None else None)
         self._state = state
         self._corpus = [order.corpus[at : at + BATCH] for at in range(0, len(order.corpus), BATCH)]
+        if state is not None and state.corpus_batches is not None:
+            self._corpus = self._corpus[: state.corpus_batches]
         self._frontier = self._first_frontier()
         self._spent = state.seconds if state is not None else 0.0
         self._canary_law = state.canary_law if state is not None else ""
@@ -140,7 +146,10 @@ class _Run:
         if self._interrupted() or self._finishing:
             return False
         if self._next < len(self._corpus):
-            return True
+            if asking.seconds is None or self._elapsed() < CORPUS_SHARE * asking.seconds:
+                return True
+            self._corpus = self._corpus[: self._next]
+            self._save(finished=False)  # before a batch with a later number is drawn: a resumed run counts alike
         if asking.seconds is not None and self._elapsed() >= asking.seconds:
             return False
         return asking.cases is None or (self._next - len(self._corpus)) * BATCH < asking.cases
@@ -227,6 +236,7 @@ class _Run:
             format=FORMAT, run=self._journal.run, asking=self._asking, seconds=self._elapsed(),
             absorbed=self._absorbed, books=self._ledger.books(), reached=self._frontier.reached(),
             canary_law=self._canary_law, finished=finished, parents_at=self._parents_at,
+            corpus_batches=len(self._corpus),
         )  # fmt: skip
         self._journal.save(state)
 
@@ -235,14 +245,17 @@ class _Run:
         seconds = self._elapsed()
         witnesses = ledger.witnesses()
         met = {witness.fingerprint for witness in witnesses}
-        all_asked = asking.corpus and self._absorbed >= len(self._corpus)
+        of_corpus = sum(map(len, self._corpus))
+        left_out = len(self._order.corpus) - of_corpus
+        all_asked = asking.corpus and self._absorbed >= len(self._corpus) and not left_out
         return Report(
             run=self._journal.run,
             contract=asking.contract,
             seed=asking.seed,
             jobs=asking.jobs,
             cases=ledger.cases,
-            corpus_cases=min(ledger.cases, len(self._order.corpus)),
+            corpus_cases=min(ledger.cases, of_corpus),
+            corpus_left_out=left_out,
             mutated=ledger.mutated,
             seconds=round(seconds, 3),
             cases_per_second=round(ledger.cases / seconds, 2) if seconds > 0 else 0.0,

@@ -21,7 +21,7 @@ GATED = frozenset({"regression"})
 
 class Witness(Struct, frozen=True, kw_only=True):
     """The smallest case seen so far for one fingerprint and verdict. ``case`` is the path of its file, ``layers`` and
-    ``seen`` are counts, ``number`` tells in which order the faults came.
+    ``seen`` are counts, ``number`` tells in which order the faults came, ``beside`` what to know of the other planner.
     """
 
     id: Annotated[str, Meta(pattern=CASE_ID)]
@@ -36,6 +36,12 @@ class Witness(Struct, frozen=True, kw_only=True):
     seen: int = 1
     known: bool = False
     number: int = 0
+    beside: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What happened, with what to know of the other planner."""
+        return f"{self.summary} ({self.beside})" if self.beside else self.summary
 
 
 class Started(Struct, frozen=True, kw_only=True, tag="started"):
@@ -108,7 +114,7 @@ class Minimised(Struct, frozen=True, kw_only=True, tag="minimised"):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What ``kvfuzz run --json`` prints."""
+    """What ``kvfuzz run --json`` prints. ``corpus_left_out``: cases of the corpus that the time was too short for."""
 
     run: str
     contract: Contract
@@ -116,6 +122,7 @@ class Report(Struct, frozen=True, kw_only=True):
     jobs: int
     cases: int
     corpus_cases: int
+    corpus_left_out: int
     mutated: int
     seconds: float
     cases_per_second: float

@@ -62,7 +62,8 @@ class Asking(Struct, frozen=True, kw_only=True):
 
 class State(Struct, frozen=True, kw_only=True):
     """Where a run stands. Batches below ``absorbed`` are part of it. ``parents_at``: how many cases a batch not yet
-    given out may choose its parents from, by the number of the batch absorbed last.
+    given out may choose its parents from, by the number of the batch absorbed last. ``corpus_batches``: how many of the
+    first batches are the corpus's, where the time was too short for all of them.
     """
 
     format: int
@@ -75,6 +76,7 @@ class State(Struct, frozen=True, kw_only=True):
     canary_law: str
     finished: bool
     parents_at: dict[int, int] = {}
+    corpus_batches: Annotated[int, Meta(ge=0)] | None = None
 
 
 class _Version(Struct, frozen=True):

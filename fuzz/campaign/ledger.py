@@ -118,6 +118,7 @@ class Ledger:
             planner=finding.planner, summary=finding.summary, first_difference=finding.first_difference,
             case=str(self._store.case_path(identity)), layers=len(case.layers), seen=seen,
             known=self._known.covers(finding.fingerprint, finding.verdict), number=number,
+            beside=finding.beside,
         )  # fmt: skip
         self._witnesses[key] = witness
         return witness

@@ -44,9 +44,16 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     no_script: str = ""
 
 
+def telling(finding: Finding) -> tuple[bool, int]:
+    """By which of several findings a case is told, least first: a failing one before one fixed by the patch; then a
+    law that says what is wrong before an exception, which may be its consequence, and before a comparison, which only
+    says what differs.
+    """
+    return finding.verdict not in FAILING, 2 if finding.law in ("G7", "reference") else 1 if finding.error else 0
+
+
 def choose_finding(findings: tuple[Finding, ...], fingerprint: str | None, identity: str) -> Finding:
-    """The finding of that fingerprint, or the gravest: a failing one before one fixed by the patch, and a law, which
-    says what is wrong, before the comparison of the two planners, which says what differs.
+    """The finding of that fingerprint, or the most telling one.
 
     Raises:
         NothingFound: there is none.
@@ -59,7 +66,7 @@ def choose_finding(findings: tuple[Finding, ...], fingerprint: str | None, ident
         return chosen
     if not findings:
         raise NothingFound(f"{identity} shows no finding with these planners")
-    return min(findings, key=lambda f: (f.verdict not in FAILING, f.law == "G7"))
+    return min(findings, key=telling)
 
 
 def find_again(pair: Pair, case: Case, fingerprint: str | None) -> tuple[Judged, Finding]:

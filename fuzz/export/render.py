@@ -46,6 +46,9 @@ FORMS: tuple[Form, ...] = ("script", "pytest", "issue", "diff-case")
 POOL_CALLS = {"arrive", "begin", "lookup", "drain"}
 """What the check of a pool's size calls."""
 
+MAX_SLUG = 40
+"""Letters of a field in the name of a test."""
+
 LONGEST_STEP = 24
 """Calls after which a run of steps is looked for to repeat: that many come from four requests at once."""
 
@@ -247,7 +250,10 @@ def _layout_preset(settings: Settings) -> str:
 
 
 def _slug(diagnosis: Diagnosis) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", f"{diagnosis.finding.law}_{case_id(diagnosis.case)}".lower()).strip("_")
+    """What a test is named for: the field that differs, the law and the case."""
+    finding = diagnosis.finding
+    words = f"{finding.first_difference[:MAX_SLUG]} {finding.law} {case_id(diagnosis.case)}"
+    return re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_")
 
 
 def _issue(diagnosis: Diagnosis) -> str:

@@ -87,5 +87,5 @@ def _least(witness: Witness, pair: Pair, store: Store, interrupted: Callable[[],
     identity = case_id(found.case)
     return structs.replace(
         witness, id=identity, case=str(store.case_path(identity)), layers=len(found.case.layers),
-        summary=found.finding.summary, first_difference=found.finding.first_difference,
+        summary=found.finding.summary, first_difference=found.finding.first_difference, beside=found.finding.beside,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
-from fuzz.minimise.order import Key, order_key
+from fuzz.minimise.order import Key, order_key, plain_ranks
 from fuzz.minimise.palette import Choice, kinds_and_modes, settings_like, specs_of
 from oracles.case import Case, Layer, MambaSpec, Settings, Spec, build_case
 
@@ -50,11 +50,13 @@ def _combinations(
         fields = sum(one.fields for one in specs)
         if (count, len(specs), fields) > below[:3]:
             continue
+        ranks = plain_ranks(one.value for one in specs)
         plainness = sum(one.plainness for one in specs)
         numbers = sum(one.numbers for one in specs)
         for setting in settings:
             if steps + setting.steps <= MOST_STEPS:
-                key = (len(specs), fields + setting.fields, plainness, numbers + setting.numbers)
+                changed = fields + setting.fields + (setting.value.dcp != ranks)
+                key = (len(specs), changed, plainness, numbers + setting.numbers)
                 if (count, *key) <= below[:5]:
                     yield (steps + setting.steps, *key), specs, setting
 

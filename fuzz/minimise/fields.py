@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from fuzz.minimise.layers import drop_classes, drop_layers, is_askable, lower_counts, rows_of, sketches
-from fuzz.minimise.order import FRIENDLY, KINDS, RANKED, value_rank
+from fuzz.minimise.order import FRIENDLY, KINDS, RANKED, plain_ranks, value_rank
 from oracles.case import (
     SPEC_CLASSES,
     AttentionSpec,
@@ -53,9 +53,10 @@ def with_settings(case: Case, **changes: Any) -> Case:
 def default_settings(case: Case) -> Iterator[Case]:
     """Settings at their defaults: all, all but one, one."""
     workers = case.settings.workers
-    default = Settings()
+    default = Settings(dcp=plain_ranks(case.specs))
     yield structs.replace(case, settings=structs.replace(default, workers=_default_workers(workers)))
-    changed = [field.name for field in fields_of(Settings) if getattr(case.settings, field.name) != field.default]
+    names = (field.name for field in fields_of(Settings))
+    changed = [name for name in names if getattr(case.settings, name) != getattr(default, name)]
     for kept in changed:
         settings = structs.replace(
             default, **{"workers": _default_workers(workers), kept: getattr(case.settings, kept)}
@@ -178,7 +179,11 @@ def plainer_kinds(case: Case) -> Iterator[Case]:
 
 
 def without_replication(case: Case) -> Iterator[Case]:
-    """Replicated specs as plain ones of any kind: a layer of another kind is easier read than a marked one."""
+    """Replicated specs without their mark on one rank; as plain ones of any kind: a layer of another kind is easier
+    read than a marked one.
+    """
+    unmarked = [structs.replace(s, replicated=False) if isinstance(s, AttentionSpec) else s for s in case.specs]
+    yield with_settings(with_specs(case, unmarked), dcp=1)
     for at, spec in enumerate(case.specs):
         if isinstance(spec, AttentionSpec) and spec.replicated:
             for kind in KINDS:
@@ -310,7 +315,7 @@ def few_in_fitted_memory(case: Case) -> Iterator[Case]:
     def fitted() -> Iterator[Case]:
         for fewer in itertools.chain(itertools.islice(lower_counts(case), 1), sketches(case)):
             if len(fewer.layers) <= FEW:
-                default = structs.replace(Settings(), workers=fewer.settings.workers)
+                default = Settings(dcp=plain_ranks(fewer.specs), workers=fewer.settings.workers)
                 for one in dict.fromkeys((structs.replace(fewer, settings=default), fewer)):
                     yield from fitted_memory(one)
 

@@ -75,6 +75,7 @@ def order_key(case: Case) -> Key:
     """The key by which cases are ordered; the least is the best."""
     bytes_ = canonical(case)
     fields = settings_changed(case.settings) + sum(fields_changed(spec) for spec in case.specs)
+    fields += case.settings.dcp != plain_ranks(case.specs)
     fields += sum(layer.draft for layer in case.layers)
     plainness = sum(KINDS.index(kind_of(spec)) for spec in case.specs)
     strange = sum(layer.name != name for layer, name in zip(case.layers, plain_names(case), strict=True))
@@ -90,9 +91,16 @@ def plain_names(case: Case) -> list[str]:
     return [f"{'d' if layer.draft else 't'}.{next(numbers[layer.draft])}" for layer in case.layers]
 
 
+def plain_ranks(specs: Iterable[LayerSpec]) -> int:
+    """The plainest number of context-parallel ranks: one, but two beside a replicated layer, whose mark says nothing
+    on one rank. A reader would ask what a fault between modes has to do with a model that has none.
+    """
+    return 2 if any(getattr(spec, "replicated", False) for spec in specs) else 1
+
+
 def settings_changed(settings: Settings) -> int:
-    """How many settings are not the default; each worker beyond the first counts too."""
-    changed = [f.name for f in fields_of(Settings) if getattr(settings, f.name) != f.default]
+    """How many settings but the ranks (``plain_ranks``) are not the default; a worker beyond the first counts too."""
+    changed = [f.name for f in fields_of(Settings) if f.name != "dcp" and getattr(settings, f.name) != f.default]
     return len(changed) + len(settings.workers) - 1
 
 

@@ -53,8 +53,9 @@ RECYCLE_AFTER = 50_000
 OUTSIDERS = frozenset({"SIGKILL", "SIGTERM", "SIGHUP"})
 """Signals that somebody sent. A planner that dies of one is asked again before its death counts as an outcome."""
 
-STARTS = 5
-"""How often a planner is started that somebody kills while it starts. One that ends by itself would do so again."""
+STARTS = 10
+"""How often a planner is started that somebody kills while it starts: a killer that strikes every few seconds meets
+most starts. One that ends by itself would do so again, and is not started twice."""
 
 TAIL_BYTES = 1 << 16
 """Kept of what a process prints; the stacks of a crash take a few KiB."""

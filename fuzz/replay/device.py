@@ -206,13 +206,13 @@ def look(pool: Any) -> Found:
     here, counts = set(pool.here), Counter(pool.placed)
     grouped = {name for group in pool.grouped for name in group}
     for names, words in (
-        (here - counts.keys(), "are not placed on their worker"),
-        (counts.keys() - here, "are placed on a worker that has not got them"),
-        ({name for name, count in counts.items() if count > 1}, "are placed twice"),
-        (here ^ grouped, "are in no group of their worker, or in one of another"),
+        (here - counts.keys(), "not placed on its worker"),
+        (counts.keys() - here, "placed on a worker that has not got it"),
+        ({name for name, count in counts.items() if count > 1}, "placed twice"),
+        (here ^ grouped, "in no group of its worker, or in one of another"),
     ):
         if names:
-            found.setdefault("P1", f"{', '.join(sorted(names)[:3])} {words}")
+            found.setdefault("P1", f"{', '.join(sorted(names)[:3])}: {words}")
     for page in pool.pages:
         if page.content > page.heads * page.strip:
             words = f"{page.layer} writes {page.content} bytes a block into a page of {page.heads * page.strip}"

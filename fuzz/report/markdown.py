@@ -109,7 +109,7 @@ def _finding(witness: Witness, replay_arguments: str) -> str:
     command = f"kvfuzz replay {witness.id}{replay_arguments}"
     reason = law_reason(witness.law)
     return (
-        f"- **{escaped(witness.law)}** {escaped(witness.summary)}\n\n"
+        f"- **{escaped(witness.law)}** {escaped(witness.sentence)}\n\n"
         f"  {code(command)}\n\n"
         f"  <details><summary>{witness.fingerprint}: {_count(witness.seen, 'case')}, smallest with "
         f"{_count(witness.layers, 'layer')}</summary>\n\n"

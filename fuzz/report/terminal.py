@@ -125,7 +125,7 @@ def _show_found(witness: Witness, console: Console) -> None:
     colour = COLOURS[witness.verdict]
     console.print(
         f"  [{colour}]{WORDS[witness.verdict]}[/] {witness.law} {witness.fingerprint} · "
-        f"{escape(witness.planner)}: {escape(witness.summary)}",
+        f"{escape(witness.planner)}: {escape(witness.sentence)}",
         soft_wrap=True,
     )
 
@@ -133,7 +133,7 @@ def _show_found(witness: Witness, console: Console) -> None:
 def show_report(report: Report, console: Console, address_arguments: str) -> None:
     """The end of a run: verdict counts, each finding with one sentence and the line that runs it again."""
     console.print()
-    table = Table(title="Verdicts", title_justify="left", show_header=False, box=None, padding=(0, 2))
+    table = Table(title="Verdicts, in cases", title_justify="left", show_header=False, box=None, padding=(0, 2))
     for name, count in report.verdicts.items():
         if count or name in ("agree", "fixed"):
             table.add_row(
@@ -159,9 +159,10 @@ def show_report(report: Report, console: Console, address_arguments: str) -> Non
             soft_wrap=True,
         )
     console.print()
+    left_out = f" (no time for its other {report.corpus_left_out})" if report.corpus_left_out else ""
     console.print(
         f"{report.cases:,} cases in {report.seconds:.1f} s ({report.cases_per_second:.0f} cases/s): "
-        f"{report.corpus_cases} from the corpus, {report.mutated:,} mutants, "
+        f"{report.corpus_cases} from the corpus{left_out}, {report.mutated:,} mutants, "
         f"{report.cases - report.corpus_cases - report.mutated:,} drawn; seed {report.seed}"
     )
     console.print(
@@ -215,19 +216,20 @@ def _section(console: Console, title: str, words: str, found: list[Witness], arg
     console.print(f"\n[bold]{title}[/] ({words})")
     for witness in found[:SHOWN]:
         console.print(
-            f"\n  [{COLOURS[witness.verdict]}]{witness.id}[/] {witness.law}, {witness.planner} planner, "
-            f"fingerprint {witness.fingerprint}, seen {witness.seen:,} ×, {witness.layers} layers"
+            f"\n  [{COLOURS[witness.verdict]}]{witness.id}[/] {WORDS[witness.verdict]}: {witness.law}, "
+            f"{witness.planner} planner, fingerprint {witness.fingerprint}, seen {witness.seen:,} ×, "
+            f"{witness.layers} layers"
         )
-        console.print(f"    {escape(_sentence(witness.summary))}", soft_wrap=True)
+        console.print(f"    {escape(_sentence(witness.sentence))}", soft_wrap=True)
         console.print(f"    [dim]law: {escape(law_text(witness.law))}[/]", soft_wrap=True)
         console.print(f"    kvfuzz replay {witness.id}{escape(arguments)}", soft_wrap=True)
     if len(found) > SHOWN:
         console.print(f"\n  and {len(found) - SHOWN} more, rarer ones:")
         for witness in found[SHOWN:]:
-            console.print(f"  {witness.id} {witness.law} {escape(witness.summary)[:140]}", soft_wrap=True)
+            console.print(f"  {witness.id} {witness.law} {escape(witness.sentence[:140])}", soft_wrap=True)
 
 
 def _sentence(text: str) -> str:
-    """A summary as a sentence."""
+    """A summary as a sentence; the name of a field or of a layer that it begins with stays as it is."""
     ended = text if text.endswith((".", "!", "…")) else f"{text}."
-    return ended[:1].upper() + ended[1:]
+    return ended[:1].upper() + ended[1:] if ended.partition(" ")[0].isalpha() else ended

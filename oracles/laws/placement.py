@@ -74,13 +74,13 @@ def every_layer_has_one_place(evidence: Evidence) -> Iterator[Breach]:
         placed = Counter(name for record in placement.records for name in record.layers)
         grouped = Counter(name for group in placement.group_layers for name in group)
         for path, names, words in (
-            ("layers.missing", mine - placed.keys(), "are not placed on their worker"),
-            ("layers.foreign", placed.keys() - mine, "are placed on a worker that has not got them"),
-            ("layers.twice", {n for n, count in placed.items() if count > 1}, "are placed twice"),
-            ("group_layers", mine ^ grouped.keys(), "are in no group of their worker, or in one of another"),
+            ("layers.missing", mine - placed.keys(), "not placed on its worker"),
+            ("layers.foreign", placed.keys() - mine, "placed on a worker that has not got it"),
+            ("layers.twice", {n for n, count in placed.items() if count > 1}, "placed twice"),
+            ("group_layers", mine ^ grouped.keys(), "in no group of its worker, or in one of another"),
         ):
             if names:
-                yield _breach(evidence, "M1", path, f"{', '.join(sorted(names)[:3])} {words}")
+                yield _breach(evidence, "M1", path, f"{', '.join(sorted(names)[:3])}: {words}")
                 return
 
 

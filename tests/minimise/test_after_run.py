@@ -23,7 +23,8 @@ LOOKAHEAD = "ed51cfe8"
 
 def ended_with(witness: Witness) -> Finished:
     return Finished(report=Report(
-        run="20261203-000000-1", contract="isolate", seed=1, jobs=1, cases=1, corpus_cases=0, mutated=0, seconds=1.0,
+        run="20261203-000000-1", contract="isolate", seed=1, jobs=1, cases=1, corpus_cases=0, corpus_left_out=0,
+        mutated=0, seconds=1.0,
         cases_per_second=1.0, planner_seconds=1.0, verdicts={}, inconclusive={}, planned_under_other_hash_seeds=0,
         pairs=1, branches=1, novelty=0.0, kept_cases=0, canary="", canary_caught_by="", lanes_lost=0,
         interrupted=False, timed=False, gate=False, findings=(witness,), known=(), unmatched=(), planners=(),

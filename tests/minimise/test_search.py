@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from fuzz.minimise import NotShown, Unstable, minimise
 from oracles.case import (
@@ -161,3 +162,33 @@ def test_the_search_stays_out_of_what_vllm_documents_as_not_working(monkeypatch:
     (spec,) = minimise(pair, case, FINGERPRINT).case.specs
     assert isinstance(spec, SlidingWindowSpec)
     assert spec.replicated
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+def test_a_fault_between_modes_keeps_the_ranks_that_give_a_mode_its_meaning(
+    monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    def two_modes(case: Case) -> Finding | None:
+        return finding() if {getattr(s, "replicated", False) for s in case.specs} == {False, True} else None
+
+    rows: list[tuple[Layer, Spec]] = [
+        (Layer(name="t", spec=0), FULL),
+        (Layer(name="d", spec=0, draft=True), structs.replace(WINDOW, replicated=True)),
+    ]
+    pair, _ = fake_pair(monkeypatch, two_modes)
+    least = minimise(pair, build_case(rows, Settings(dcp=ranks, tp=8)), FINGERPRINT).case
+    assert (len(least.layers), least.settings) == (2, Settings(dcp=2))
+
+
+def test_a_fault_that_only_happens_to_meet_a_replicated_layer_ends_on_one_rank(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def any_window(case: Case) -> Finding | None:
+        return finding() if SlidingWindowSpec in kinds(case) else None
+
+    case = build_case(
+        [(Layer(name="d", spec=0, draft=True), structs.replace(WINDOW, replicated=True))], Settings(dcp=8, tp=8)
+    )
+    pair, _ = fake_pair(monkeypatch, any_window)
+    (spec,) = (least := minimise(pair, case, FINGERPRINT).case).specs
+    assert (getattr(spec, "replicated", True), least.settings) == (False, Settings())
