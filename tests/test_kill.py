@@ -114,13 +114,15 @@ def planners_of(campaign: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 def test_planners_killed_at_twenty_moments_change_nothing(tmp_path: Path, untouched: dict[str, Any]) -> None:
     moments = random.Random(2)
+    # A start takes 6 s or more, by the machine: a planner must be met while it starts, and also while it answers.
+    longest = max(8.0, *(1.2 * planner["start_seconds"] for planner in untouched["planners"]))
     since = time.time()
     process = start(tmp_path, *ARGUMENTS)
     while not has_begun(process, tmp_path, since):
         time.sleep(0.02)
     killed = 0
     while process.poll() is None and killed < MOMENTS:
-        time.sleep(moments.uniform(0.0, 8.0))
+        time.sleep(moments.uniform(0.0, longest))
         workers = planners_of(process)
         if workers:
             moments.choice(workers).send_signal(signal.SIGKILL)

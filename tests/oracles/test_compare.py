@@ -158,7 +158,10 @@ def test_a_patch_that_is_refused_before_a_stage_fixes_nothing_there() -> None:
     told = judge([overlap], [refused], (answered, refusal))
     assert [(f.law, f.verdict) for f in told.findings] == [("reference.place", "dispute")]
     # A guard that nobody objects to is how such a fault is mended, and groups were made before the refusal.
-    assert judge([overlap], [], (answered, refusal)).name == "fixed"
+    (mended,) = judge([overlap], [], (answered, refusal)).findings
+    assert (mended.verdict, mended.beside) == ("fixed", "the patched planner refuses the model: ValueError")
+    (mended,) = judge([overlap], [], (answered, answered)).findings
+    assert mended.beside == ""
     grouped = Breach(law="G4", path="groups", detail="")
     told = judge([grouped], [refused], (answered, refusal))
     assert [(f.law, f.verdict) for f in told.findings] == [("reference.place", "dispute"), ("G4", "fixed")]

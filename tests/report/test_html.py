@@ -13,7 +13,7 @@ from fuzz.report.details import Detail
 from fuzz.report.html import anchor, render
 from fuzz.report.summary import Summary
 from tests.report.browser import CHROMIUM, Page, browsing
-from tests.report.conftest import HOSTILE_NAMES
+from tests.report.conftest import HOSTILE_NAMES, M5_KNOWN
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -77,6 +77,13 @@ def test_nothing_outside_the_file_is_named(summary: Summary, details: dict[str, 
     }
     assert all(link is not None and (link.startswith("#") or link == "data:,") for link in links)
     assert not re.search(r"@import|url\((?!#)", text)
+
+
+def test_a_known_finding_has_the_reason_it_is_listed_with_for_a_title(summary: Summary) -> None:
+    (known,) = summary.listed
+    parsed = Tags(render(summary, {}))
+    assert parsed.text.count(M5_KNOWN.reason) == 2, "in the index and above the finding"
+    assert parsed.text.count(known.summary) == 1, "beneath its title"
 
 
 def test_a_finding_without_details_is_told_in_words(summary: Summary) -> None:
