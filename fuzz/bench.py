@@ -20,10 +20,11 @@ from rich.table import Table
 
 from fuzz.bench_lanes import Lanes
 from fuzz.campaign import BATCH
-from fuzz.pair import Judged, Pair, PlannerInfo, rules_of
+from fuzz.pair import Judged, Pair, PlannerInfo
 from fuzz.planners.process import Planner, Question
 from fuzz.replay.memory.bench import ReplayCost, replay_cost
 from fuzz.replay.requests.asking import workload_seconds
+from fuzz.ruling import ruling_of
 from fuzz.strategies import draw_case
 from oracles.case import Case, FullSpec, Layer, MambaSpec, Settings, SlidingWindowSpec, Spec, Worker, build_case
 from oracles.law import Evidence
@@ -162,7 +163,7 @@ def hybrid(layers: int) -> Case:
 def _scaling(pair: Pair, layers: int) -> Size:
     case = hybrid(layers)
     planner: Planner = pair.unpatched
-    rules = rules_of(planner)
+    rules = ruling_of(planner).rules
     answers = planner.ask([Question(case)] * REPEATS)
     outcome = answers[-1].outcome
     ours = []

@@ -18,7 +18,7 @@ from oracles.case import AttentionSpec, Case, HiddenStateSpec, Settings, case_id
 from oracles.compare import outcome_difference
 from oracles.law import LAWS, Contract
 from oracles.plan import Outcome, Planned, Refused, owner_of, plan_of
-from oracles.reference import RuleSet, Unruled, compare_with, expected_plan, rules_for
+from oracles.reference import RuleSet, Unruled, compare_with, expected_plan
 from oracles.reference.grouping import (
     BLOCK_OUTERMOST,
     RefusedError,
@@ -69,9 +69,9 @@ def explain(pair: Pair, diagnosis: Diagnosis) -> Explanation:
     if diagnosis.finding.planner == "unpatched":
         outcomes.reverse()
     told = tuple(
-        _tell(role, planner, diagnosis.case, outcome)
-        for role, planner, outcome in zip(
-            ("unpatched", "patched"), (pair.unpatched, pair.patched), outcomes, strict=True
+        _tell(role, planner, ruling.rules, diagnosis.case, outcome)
+        for role, planner, ruling, outcome in zip(
+            ("unpatched", "patched"), (pair.unpatched, pair.patched), pair.rulings(), outcomes, strict=True
         )
     )
     found = (
@@ -90,9 +90,8 @@ def explain(pair: Pair, diagnosis: Diagnosis) -> Explanation:
     )
 
 
-def _tell(role: str, planner: Planner, case: Case, outcome: Outcome) -> Told:
+def _tell(role: str, planner: Planner, rules: RuleSet | None, case: Case, outcome: Outcome) -> Told:
     hello, contract = planner.hello(), planner.launch.contract or "native"
-    rules = rules_for(hello.version, hello.generation, hello.capabilities)
     if rules is None:
         steps: tuple[Step, ...] = ()
         follows = f"no rules are known for vLLM {hello.version}"

@@ -18,13 +18,14 @@ from fuzz.planners.trees import Launch
 from fuzz.replay.memory.views import views_against
 from fuzz.replay.requests.asking import workload_for
 from fuzz.replay.requests.checks import breaches_of, severity_of, untold
+from fuzz.ruling import Ruling, ruling_beside, ruling_of
 from oracles.case import Case, is_mixed, replicated_part, sharded_part
 from oracles.compare import Verdict, judge
 from oracles.derived import DERIVED, OF_ANY_OWNER
 from oracles.law import Breach, Contract, Evidence, Parts, stage_of
 from oracles.laws import broken_laws
 from oracles.plan import Died, Outcome, Planned, TimedOut, owner_of
-from oracles.reference import RuleSet, Unruled, compare_with, expected_plan, refusals_by, rules_for
+from oracles.reference import RuleSet, Unruled, compare_with, expected_plan, refusals_by
 
 Answers = dict[str, Answer]
 """One planner's answers about one case: ``case``, its parts ``sharded`` and ``replicated``, a derived form."""
@@ -54,7 +55,7 @@ REFUSALS = frozenset({"R1"})
 
 
 class PlannerInfo(Struct, frozen=True, kw_only=True):
-    """A planner as reports name it."""
+    """A planner as reports name it; ``rules`` tells of the rules that judge it where its release names none."""
 
     role: str
     address: str
@@ -64,6 +65,7 @@ class PlannerInfo(Struct, frozen=True, kw_only=True):
     replication_field: str
     hash_seed: int
     start_seconds: float
+    rules: str = ""
 
 
 class Judged(Struct, frozen=True, kw_only=True):
@@ -88,12 +90,6 @@ class Pending(Struct, frozen=True, kw_only=True):
 def choose_contract(asked: Contract | None, patched: Launch) -> Contract:
     """The contract under test: as asked, else what the patched planner promises, else ``native``."""
     return asked or patched.contract or "native"
-
-
-def rules_of(planner: Planner) -> RuleSet | None:
-    """The rule set of a planner's version; None for one that has none. Raises PlannerError."""
-    hello = planner.hello()
-    return rules_for(hello.version, hello.generation, hello.capabilities)
 
 
 def told_once(laws: list[Breach], reference: Sequence[Breach]) -> list[Breach]:
@@ -162,7 +158,7 @@ class Pair:
         self.config = ""
         """The ``config.json`` of the model that is asked about, where it is at hand."""
         self._asked = 0
-        self._rules: tuple[RuleSet | None, RuleSet | None] | None = None
+        self._rulings: tuple[Ruling, Ruling] | None = None
 
     def start(self) -> tuple[Hello, Hello]:
         """Starts both side by side and waits. Raises PlannerError naming every planner that did not start."""
@@ -181,10 +177,17 @@ class Pair:
 
     def infos(self) -> tuple[PlannerInfo, PlannerInfo]:
         """Both planners, for reports."""
+        before, after = self.rulings()
         return (
-            describe_planner("unpatched", self.unpatched),
-            describe_planner("patched", self.patched),
+            describe_planner("unpatched", self.unpatched, before),
+            describe_planner("patched", self.patched, after),
         )
+
+    def rulings(self) -> tuple[Ruling, Ruling]:
+        """The rules that judge each planner. Raises PlannerError."""
+        if self._rulings is None:
+            self._rulings = ruling_of(self.unpatched), ruling_beside(self.patched, self.unpatched)
+        return self._rulings
 
     def close(self) -> None:
         """Ends both processes."""
@@ -276,10 +279,9 @@ class Pair:
 
     def _expected(self, case: Case) -> tuple[Outcome | Unruled, Outcome | Unruled]:
         """What the reference expects of each planner; worked out once where both follow the same rules."""
-        if self._rules is None:
-            self._rules = rules_of(self.unpatched), rules_of(self.patched)
-        first = self._planned_by(self._rules[0], case)
-        return first, first if self._rules[0] == self._rules[1] else self._planned_by(self._rules[1], case)
+        before, after = (ruling.rules for ruling in self.rulings())
+        first = self._planned_by(before, case)
+        return first, first if before == after else self._planned_by(after, case)
 
     def _planned_by(self, rules: RuleSet | None, case: Case) -> Outcome | Unruled:
         return Unruled(reason=NO_RULES) if rules is None else expected_plan(case, rules, self.contract)
@@ -319,11 +321,12 @@ def _pending(
     return Pending(cases=tuple(cases), labels=tuple(tuple(one) for one in asked), unpatched=unpatched, patched=patched)
 
 
-def describe_planner(role: str, planner: Planner) -> PlannerInfo:
-    """What a report says of a started planner."""
+def describe_planner(role: str, planner: Planner, ruling: Ruling | None = None) -> PlannerInfo:
+    """What a report says of a started planner, and of the rules that judge it."""
     hello = planner.hello()
     return PlannerInfo(
         role=role, address=planner.address, version=hello.version, revision=planner.launch.revision,
         python=hello.python, replication_field=hello.replication_field, hash_seed=planner.hash_seed,
         start_seconds=round(hello.import_seconds, 2),
+        rules="" if ruling is None else ruling.words,
     )  # fmt: skip

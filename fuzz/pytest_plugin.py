@@ -18,7 +18,7 @@ import pytest
 from fuzz.case_files import read_case
 from fuzz.corpus import corpus_folder
 from fuzz.known import KnownFindings, read_known
-from fuzz.pair import Judged, Pair, choose_contract, rules_of
+from fuzz.pair import Judged, Pair, choose_contract
 from fuzz.planners.address import PATCHED, UNPATCHED, as_options
 from fuzz.planners.process import CASE_SECONDS, MEMORY_BYTES, Planner
 from fuzz.planners.trees import open_launch, read_config
@@ -180,7 +180,7 @@ def patched(kv_pair: Pair) -> Planner:
 @pytest.fixture(scope="session")
 def reference(kv_pair: Pair) -> Callable[[Case], Outcome | Unruled]:
     """What the reference expects of the planner under test, by case, under the contract under test."""
-    rules = rules_of(kv_pair.patched)
+    rules = kv_pair.rulings()[1].rules
 
     def expected(case: Case) -> Outcome | Unruled:
         if rules is None:

@@ -75,7 +75,9 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 
     @property
     def errors(self) -> bool:
-        """Whether a case could not be judged."""
+        """Whether a case could not be judged. A gate asks what it can, and minds only that nothing could be."""
+        if self.gate:
+            return 0 < len(self.cases) == self.counts["ERROR"]
         return self.counts["ERROR"] > 0
 
 
@@ -142,6 +144,9 @@ def show_replayed(report: ReplayReport, console: Console, *, details: bool) -> N
     if details:
         asked = ", ".join(f"{one.role} {one.address}" for one in report.planners)
         console.print(f"       [dim]asked: {escape(asked)}[/]", soft_wrap=True)
+    for planner in report.planners:
+        if planner.rules:
+            console.print(f"{planner.role} {escape(planner.address)}: {planner.rules}", soft_wrap=True)
     if len(report.cases) != 1:
         console.print(", ".join(f"{count} {result}" for result, count in report.counts.items()))
 

@@ -31,13 +31,15 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def vllm_repository(folder: Path) -> Path:
-    """Makes ``folder`` a repository with vLLM's Python files on ``main``."""
+    """Makes ``folder`` a repository with vLLM's Python files on ``main``, without the version, which a build writes."""
     found = importlib.util.find_spec("vllm")
     assert found is not None
     assert found.origin is not None
     shutil.copytree(
         Path(found.origin).parent, folder / "vllm",
-        ignore=lambda _, names: [n for n in names if "." in n and not n.endswith((".py", ".json"))],
+        ignore=lambda _, names: [
+            n for n in names if n == "_version.py" or ("." in n and not n.endswith((".py", ".json")))
+        ],
     )  # fmt: skip
     git(folder, "init", "-q", "-b", "main")
     git(folder, "add", "-A")

@@ -9,13 +9,12 @@ from fuzz.export.serving import NoTrace, ServedAgain, served_again
 from fuzz.minimise.asking import NEEDED, FocusedPair
 from fuzz.minimise.neighbour import Variation
 from fuzz.pair import Judged, Pair, PlannerInfo
-from fuzz.planners.process import Planner
 from fuzz.replay.requests.checks import CHECKS
 from oracles.case import Case, case_id
 from oracles.compare import FAILING, Finding
 from oracles.law import Contract
 from oracles.plan import Outcome, Planned, Refused, owner_of
-from oracles.reference import Unruled, expected_plan, rules_for
+from oracles.reference import RuleSet, Unruled, expected_plan
 
 
 class NothingFound(Exception):
@@ -113,7 +112,8 @@ def diagnose_found(
             served = served_again(at_fault, case, finding)
         except NoTrace as error:
             no_script = str(error)
-    expected, said_by = _expected(case, finding, (obtained, counterpart), at_fault, pair.contract)
+    rules = pair.rulings()[finding.planner == "patched"].rules
+    expected, said_by = _expected(case, finding, (obtained, counterpart), rules, pair.contract)
     second = second_answer(pair, at_fault, case, finding, obtained)
     if second is None and finding.law in NEEDED and not owner_of(obtained):
         raise NothingFound(f"{case_id(case)} does not show {finding.fingerprint} each time that it is asked")
@@ -126,7 +126,7 @@ def diagnose_found(
 
 
 def _expected(
-    case: Case, finding: Finding, outcomes: tuple[Outcome, Outcome], at_fault: Planner, contract: Contract
+    case: Case, finding: Finding, outcomes: tuple[Outcome, Outcome], rules: RuleSet | None, contract: Contract
 ) -> tuple[Outcome | None, str]:
     """The other planner's answer where it is the good one; else what the rules say, where they speak of it."""
     obtained, counterpart = outcomes
@@ -134,8 +134,6 @@ def _expected(
         return counterpart, "the other planner"
     if owner_of(obtained):
         return None, ""
-    hello = at_fault.hello()
-    rules = rules_for(hello.version, hello.generation, hello.capabilities)
     ruled = expected_plan(case, rules, contract) if rules is not None else Unruled("no rule set")
     if isinstance(ruled, Planned | Refused):
         return ruled, "the rules"

@@ -91,7 +91,9 @@ def _list(text: _Text, items: Iterable[str], count: int) -> None:
 
 
 def _run(summary: Summary) -> str:
-    planners = " with ".join(f"{code(p.address)} (vLLM {escaped(p.version)})" for p in summary.planners)
+    planners = " with ".join(
+        f"{code(p.address)} (vLLM {escaped(p.version)}{f'; {p.rules}' if p.rules else ''})" for p in summary.planners
+    )
     rate = f", {summary.cases / summary.seconds:,.0f} a second" if summary.seconds else ""
     return (
         f"{planners or 'No planner started'}; contract {summary.contract}; {summary.cases:,} cases in "

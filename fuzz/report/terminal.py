@@ -62,6 +62,8 @@ def _consume(
                 console.print(
                     f"  [bold]{planner.role:<9}[/] {escape(planner.address)}: vLLM {escape(planner.version)}"
                     f"{escape(revision)}, ready in {planner.start_seconds:.1f} s"
+                    f"{f'; {planner.rules}' if planner.rules else ''}",
+                    soft_wrap=True,
                 )
             console.print(
                 f"  contract  [bold]{event.contract}[/], seed {event.seed}, {event.jobs} pair(s) of planners, "

@@ -14,10 +14,11 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from fuzz.pair import Answers, Pair, broken_in_parts, rules_of, told_once
+from fuzz.pair import Answers, Pair, broken_in_parts, told_once
 from fuzz.planners.process import Planner, Question
 from fuzz.planners.protocol import Hello
 from fuzz.planners.trees import Launch
+from fuzz.ruling import ruling_of
 from fuzz.score.naive import draw_naive
 from fuzz.strategies import Shape, draw_case, vocabulary_of
 from oracles.case import Case
@@ -89,7 +90,7 @@ class Sound:
     def _more(self, strategy: Strategy, seed: int, first: int, count: int) -> list[Asked]:
         hello = self._planner.hello()
         shape = Shape(vocabulary=vocabulary_of(hello))
-        rules = rules_of(self._planner)
+        rules = ruling_of(self._planner).rules
         begun = time.thread_time()
         drawn = [DRAWN[strategy](random.Random(f"kvfuzz {seed} {first + at}"), shape) for at in range(count)]
         # A run asks some cases twice or in a changed form, by their number.

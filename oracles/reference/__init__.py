@@ -6,12 +6,13 @@
 
 from oracles.reference.compare import compare_with, reference_breaches, refusals_by
 from oracles.reference.plan import Unruled, expected_plan
-from oracles.reference.rules import RULE_SETS, RuleSet, rules_for
+from oracles.reference.rules import RULE_SETS, RuleSet, adapted, rules_for
 
 __all__ = [
     "RULE_SETS",
     "RuleSet",
     "Unruled",
+    "adapted",
     "compare_with",
     "expected_plan",
     "reference_breaches",

@@ -127,8 +127,11 @@ def rules_for(version: str, generation: str, capabilities: Collection[str] = ())
     """
     found = re.match(r"v?(\d+\.\d+)(?!\d)", version)
     rules = RULE_SETS.get(found[1]) if found else None
-    if rules is None or rules.generation != generation:
-        return None
+    return adapted(rules, capabilities) if rules is not None and rules.generation == generation else None
+
+
+def adapted(rules: RuleSet, capabilities: Collection[str]) -> RuleSet:
+    """A release's rules as a tree follows them whose capabilities show a change of another release."""
     marks: Literal["layers", "inferred"] = "layers" if "draft_flag_on_spec" in capabilities else "inferred"
     if capabilities and marks != rules.draft_marks:
         return structs.replace(rules, draft_marks=marks)
