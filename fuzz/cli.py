@@ -41,6 +41,7 @@ from fuzz.replay.requests import CHECKS
 from fuzz.replay_cases import paint_on_device, replay_all, show_painted, show_replayed
 from fuzz.report import plans
 from fuzz.report.consumer import ReportError
+from fuzz.report.summary import NO_LAW, law_text
 from fuzz.store import DEFAULT_FOLDER, Store
 from oracles.case import CaseError, json_schema
 from oracles.laws import LAWS
@@ -128,6 +129,9 @@ def replay(
             pair, chosen, known, gate=gate,
             serves=lambda name: what != "all" or name.startswith("requests/") or name in served,
         )  # fmt: skip
+        for name, case in chosen:
+            for finding in report.failing(name):
+                place.keep_finding(case, finding, pair.contract, pair.unpatched.address, pair.patched.address)
         if device is not None:
             clean = {one.id for one in report.cases if one.result == "FIXED"}
             painted = paint_on_device(pair.patched, [case for _, case in chosen], clean, device, budget_s)
@@ -168,13 +172,16 @@ def schema(json: JsonFlag = True) -> None:
 
 @app.command()
 def laws(json: JsonFlag = False) -> None:
-    """List the laws: what every correct plan has, and why."""
+    """List what is checked: laws of every correct plan, checks of served requests (Q), comparisons; and why."""
     rows = [{"name": x.name, "text": x.text, "reason": x.reason, "severity": x.severity} for x in LAWS.values()]
+    rows += [{"name": x.name, "text": x.text, "reason": x.reason, "severity": x.severity} for x in CHECKS.values()]
+    rows += [{"name": name, "text": law_text(name), "reason": "", "severity": "fault"} for name in NO_LAW]
     if json:
         print_json({"laws": rows})
         return
     for row in rows:
-        out().print(f"[bold]{row['name']}[/] {row['text']}\n    [dim]{row['reason']}[/]")
+        reason = f"\n    [dim]{row['reason']}[/]" if row["reason"] else ""
+        out().print(f"[bold]{row['name']}[/] {row['text']}{reason}")
 
 
 cli_run.register(app)

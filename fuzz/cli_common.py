@@ -43,7 +43,9 @@ KnownFlag = Annotated[
     list[Path] | None,
     typer.Option("--known", help="A known.toml of your own; several times for more."),
 ]
-GateFlag = Annotated[bool, typer.Option("--gate", help="Fail for regressions only, not for what both planners do.")]
+GateFlag = Annotated[
+    bool, typer.Option("--gate", help="Fail for what the patched planner alone does, not for what both do.")
+]
 
 
 def store_argument(store: Path) -> str:
@@ -134,7 +136,9 @@ def find_case(text: str, store: Store) -> Case:
 def chosen_cases(what: str, store: Store) -> list[tuple[str, Case]]:
     """One case by its name, or with ``all`` those of the corpus and of stored findings. Raises CaseError."""
     if what == "all":
-        return [*((entry.name, entry.case) for entry in load_corpus(corpus_folder())), *store.cases()]
+        corpus = load_corpus(corpus_folder())
+        held = {case_id(entry.case) for entry in corpus}
+        return [*((one.name, one.case) for one in corpus), *(kept for kept in store.cases() if kept[0] not in held)]
     return [(what, find_case(what, store))]
 
 

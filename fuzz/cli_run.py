@@ -66,7 +66,7 @@ def run(
     cases: Annotated[int | None, typer.Option(min=0, help="How many cases to draw.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Where drawing starts; random when not given.")] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, max=256, help="Cores to use; all by default.")
+        int | None, typer.Option("--jobs", "-j", min=1, max=1024, help="Cores to use; all by default.")
     ] = None,
     contract: ContractFlag = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the last run that did not end.")] = False,

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fuzz.campaign import BATCH
-from fuzz.campaign.events import GATED
+from fuzz.campaign.events import gated
 from fuzz.known import KnownFindings
 from fuzz.minimise.asking import FocusedPair
 from fuzz.pair import Judged, Pair, PlannerInfo
@@ -56,13 +56,16 @@ class Painted(Struct, frozen=True, kw_only=True):
 
 
 class ReplayReport(Struct, frozen=True, kw_only=True):
-    """What ``kvfuzz replay --json`` prints. ``device`` is None where no device was asked for."""
+    """What ``kvfuzz replay --json`` prints. ``device`` is None where no device was asked for; ``minded`` are the
+    fingerprints of what a gate fails for.
+    """
 
     cases: tuple[Replayed, ...]
     counts: dict[str, int]
     gate: bool
     planners: tuple[PlannerInfo, ...]
     device: Painted | None = None
+    minded: tuple[str, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -70,8 +73,13 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
         if self.device is not None and self.device.unexpected:
             return True
         if self.gate:
-            return any(one.result == "FAILED" and one.verdict in GATED for one in self.cases)
+            return bool(self.minded)
         return self.counts["FAILED"] > 0
+
+    def failing(self, name: str) -> list[Finding]:
+        """The findings of a case that failed, by its name."""
+        failed = [one for one in self.cases if one.name == name and one.result == "FAILED"]
+        return [finding for one in failed for finding in one.findings if finding.verdict in FAILING]
 
     @property
     def errors(self) -> bool:
@@ -101,7 +109,11 @@ def replay_all(
             for (name, _), judged in zip(batch, asking.collect(pending), strict=True):
                 done.append(_result(name, judged, known))
     counts = {result: sum(one.result == result for one in done) for result in ("FIXED", "FAILED", "KNOWN", "ERROR")}
-    return ReplayReport(cases=tuple(done), counts=counts, gate=gate, planners=pair.infos())
+    found = [finding for one in done for finding in one.findings]
+    minded = (f.fingerprint for f in gated(found) if not known.covers(f.fingerprint, f.verdict))
+    return ReplayReport(
+        cases=tuple(done), counts=counts, gate=gate, planners=pair.infos(), minded=tuple(dict.fromkeys(minded))
+    )
 
 
 def _batches(cases: Iterable[tuple[str, Case]]) -> Iterator[list[tuple[str, Case]]]:

@@ -77,7 +77,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_command_of_a_page_runs(page: str, home: Path) -> None:
     fork = home / "vllm"
     shutil.rmtree(fork / ".kvfuzz", ignore_errors=True)
-    shutil.rmtree(fork / "my-corpus", ignore_errors=True)
+    shutil.rmtree(fork / ".github", ignore_errors=True)
     environment = {**os.environ, "HOME": str(home), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for written in commands(page):
         command = written

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Protocol, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -15,8 +16,33 @@ from oracles.law import Contract
 RANK = {name: place for place, name in enumerate(("regression", "dispute", "unfixed", "fixed"))}
 """The order in which findings are told."""
 
-GATED = frozenset({"regression"})
-"""What a gate fails for: what the unpatched planner does not do."""
+Told = TypeVar("Told", bound="Verdictful")
+
+
+class Verdictful(Protocol):
+    """A finding, with or without its case."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The fault."""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on it."""
+
+
+def gated(findings: Sequence[Told]) -> list[Told]:
+    """What a gate fails for among all that was found: what the unpatched planner does not do.
+
+    A regression, and a dispute over a fault that the unpatched planner shows nowhere: there it breaks something else
+    before, which must not hide what is new. ``findings`` are those of the whole run.
+    """
+    shared = {one.fingerprint for one in findings if one.verdict == "unfixed"}
+    return [
+        one
+        for one in findings
+        if one.verdict == "regression" or (one.verdict == "dispute" and one.fingerprint not in shared)
+    ]
 
 
 class Witness(Struct, frozen=True, kw_only=True):
@@ -148,11 +174,11 @@ class Report(Struct, frozen=True, kw_only=True):
     @property
     def failed(self) -> bool:
         """Whether something needs attention: a finding that is not known, or a known fault that is gone. A gate minds
-        regressions only.
+        only what is new (``gated``).
         """
-        minded = GATED if self.gate else FAILING
+        minded = gated(self.findings) if self.gate else [f for f in self.findings if f.verdict in FAILING]
         gone = bool(self.unmatched) and not self.gate
-        return gone or any(f.verdict in minded and not f.known for f in self.findings)
+        return gone or any(not f.known for f in minded)
 
     @property
     def nothing_drawn(self) -> bool:

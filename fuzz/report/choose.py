@@ -103,11 +103,19 @@ class EndReport:
     def close(self) -> None:
         """Renders and writes. Raises OSError."""
         data = self._render(self._gathering.summary()).encode()
-        if self._path is not None and (self._path.is_file() or not self._path.exists()):
-            write_whole(self._path, data)
-            return
-        with _stream(self._path) as stream:  # a pipe or a device is written to, not replaced
-            stream.write(data)
+        try:
+            if self._path is not None and (self._path.is_file() or not self._path.exists()):
+                write_whole(self._path, data)
+                return
+            with _stream(self._path) as stream:  # a pipe or a device is written to, not replaced
+                stream.write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            where = self._path or "standard output"
+            raise OSError(
+                f"--report: {where} cannot be written ({error.strerror or error}); what was found is stored"
+            ) from None
 
 
 def _stream(path: Path | None) -> BinaryIO:

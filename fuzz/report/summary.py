@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, structs
 
-from fuzz.campaign.events import GATED, RANK, Finished, Found, Progressed, Report, Started, Witness
+from fuzz.campaign.events import RANK, Finished, Found, Progressed, Report, Started, Witness, gated
 from fuzz.known import Known
 from fuzz.pair import PlannerInfo
 from fuzz.replay.requests.checks import CHECKS
@@ -17,11 +17,12 @@ WORDS = {
 }  # fmt: skip
 """Verdicts as people read them."""
 
-_NO_LAW = {
+NO_LAW = {
     "P7": "The tensors that a worker makes lie on the pages that the plan gives to their layers.",
     "alive": "A planner answers, whatever it is asked.",
     "reference": "A plan is what the planner's own rules say.",
 }
+"""What is checked besides the laws."""
 
 
 class Summary(Struct, frozen=True, kw_only=True):
@@ -53,7 +54,9 @@ class Summary(Struct, frozen=True, kw_only=True):
     @property
     def minded(self) -> list[Witness]:
         """Those of them that a run fails for: to a gate, what the unpatched planner does too is none."""
-        return [w for w in self.open if w.verdict in GATED or not self.gate]
+        if not self.gate:
+            return self.open
+        return [w for w in gated(self.findings) if not w.known]
 
     @property
     def fixed(self) -> list[Witness]:
@@ -126,7 +129,7 @@ def law_text(law: str) -> str:
     """What a law says, or a comparison that is none."""
     if law in LAWS or law in CHECKS:
         return (LAWS.get(law) or CHECKS[law]).text
-    return _NO_LAW.get(law.partition(".")[0], law)
+    return NO_LAW.get(law.partition(".")[0], law)
 
 
 def law_reason(law: str) -> str:
