@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from msgspec import Struct
+from msgspec import Struct, structs
 from rich.console import Console
 from rich.markup import escape
 
@@ -88,12 +88,14 @@ def subject(
         known = known_findings(None)
         records.sort(key=lambda r: (known.covers(r.finding.fingerprint, r.finding.verdict), telling(r.finding)))
     held: Record | None = records[0] if records else None
+    # Other planners than those that found it promise what they promise.
+    same = held is not None and unpatched in (None, held.unpatched) and patched in (None, held.patched)
     return Subject(
         case=case, fingerprint=fingerprint or (held.finding.fingerprint if held else None),
         named=fingerprint is not None,
         unpatched=unpatched or (held.unpatched if held else UNPATCHED),
         patched=patched or (held.patched if held else PATCHED),
-        contract=contract or (held.contract if held else None),
+        contract=contract or (held.contract if held is not None and same else None),
         store=store.folder,
     )  # fmt: skip
 
@@ -335,7 +337,8 @@ def bisect(
     """Name the first version that has the fault; for a fault that was mended, give the later version as good."""
     from fuzz.bisect import BisectError, asker, candidates, is_mended, search
 
-    about = subject(what, Store(store), fingerprint, bad, bad, contract)
+    found_by = subject(what, Store(store), fingerprint, None, None, contract)
+    about = structs.replace(found_by, unpatched=bad, patched=bad)
     console = err() if json else out()
     try:
         found = candidates(good, bad)
