@@ -41,7 +41,7 @@ from fuzz.replay.requests import CHECKS
 from fuzz.replay_cases import paint_on_device, replay_all, show_painted, show_replayed
 from fuzz.report import plans
 from fuzz.report.consumer import ReportError
-from fuzz.report.summary import NO_LAW, law_text
+from fuzz.report.summary import NO_LAW
 from fuzz.store import DEFAULT_FOLDER, Store
 from oracles.case import CaseError, json_schema
 from oracles.laws import LAWS
@@ -175,13 +175,12 @@ def laws(json: JsonFlag = False) -> None:
     """List what is checked: laws of every correct plan, checks of served requests (Q), comparisons; and why."""
     rows = [{"name": x.name, "text": x.text, "reason": x.reason, "severity": x.severity} for x in LAWS.values()]
     rows += [{"name": x.name, "text": x.text, "reason": x.reason, "severity": x.severity} for x in CHECKS.values()]
-    rows += [{"name": name, "text": law_text(name), "reason": "", "severity": "fault"} for name in NO_LAW]
+    rows += [{"name": name, "text": text, "reason": why, "severity": "fault"} for name, (text, why) in NO_LAW.items()]
     if json:
         print_json({"laws": rows})
         return
     for row in rows:
-        reason = f"\n    [dim]{row['reason']}[/]" if row["reason"] else ""
-        out().print(f"[bold]{row['name']}[/] {row['text']}{reason}")
+        out().print(f"[bold]{row['name']}[/] {row['text']}\n    [dim]{row['reason']}[/]")
 
 
 cli_run.register(app)

@@ -18,11 +18,17 @@ WORDS = {
 """Verdicts as people read them."""
 
 NO_LAW = {
-    "P7": "The tensors that a worker makes lie on the pages that the plan gives to their layers.",
-    "alive": "A planner answers, whatever it is asked.",
-    "reference": "A plan is what the planner's own rules say.",
+    "P7": (
+        "The tensors that a worker makes lie on the pages that the plan gives to their layers.",
+        "A tensor that lies elsewhere overwrites what another layer keeps.",
+    ),
+    "alive": ("A planner answers, whatever it is asked.", "The engine that asks dies or hangs with it."),
+    "reference": (
+        "A plan is what the planner's own rules say.",
+        "Workers and scheduler count on them; what follows none of them is a slip, or a change to be told.",
+    ),
 }
-"""What is checked besides the laws."""
+"""What is checked besides the laws, and why."""
 
 
 class Summary(Struct, frozen=True, kw_only=True):
@@ -129,12 +135,14 @@ def law_text(law: str) -> str:
     """What a law says, or a comparison that is none."""
     if law in LAWS or law in CHECKS:
         return (LAWS.get(law) or CHECKS[law]).text
-    return NO_LAW.get(law.partition(".")[0], law)
+    return NO_LAW.get(law.partition(".")[0], (law, ""))[0]
 
 
 def law_reason(law: str) -> str:
-    """Why a law holds; empty for a comparison."""
-    return (LAWS.get(law) or CHECKS[law]).reason if law in LAWS or law in CHECKS else ""
+    """Why a law holds, or what a comparison is made for."""
+    if law in LAWS or law in CHECKS:
+        return (LAWS.get(law) or CHECKS[law]).reason
+    return NO_LAW.get(law.partition(".")[0], (law, ""))[1]
 
 
 def reason_known(summary: Summary, witness: Witness) -> str:
