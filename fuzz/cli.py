@@ -129,8 +129,8 @@ def replay(
             pair, chosen, known, gate=gate,
             serves=lambda name: what != "all" or name.startswith("requests/") or name in served,
         )  # fmt: skip
-        for name, case in chosen:
-            for finding in report.failing(name):
+        for (_, case), one in zip(chosen, report.cases, strict=True):
+            for finding in one.failing:
                 place.keep_finding(case, finding, pair.contract, pair.unpatched.address, pair.patched.address)
         if device is not None:
             clean = {one.id for one in report.cases if one.result == "FIXED"}

@@ -39,6 +39,11 @@ class Replayed(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     reason: str = ""
 
+    @property
+    def failing(self) -> list[Finding]:
+        """What a case failed for; nothing where it did not."""
+        return [f for f in self.findings if f.verdict in FAILING] if self.result == "FAILED" else []
+
 
 class Painted(Struct, frozen=True, kw_only=True):
     """What a device made of pools. ``skipped`` counts those that it did not paint, and ``reason`` says why for the
@@ -75,11 +80,6 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
         if self.gate:
             return bool(self.minded)
         return self.counts["FAILED"] > 0
-
-    def failing(self, name: str) -> list[Finding]:
-        """The findings of a case that failed, by its name."""
-        failed = [one for one in self.cases if one.name == name and one.result == "FAILED"]
-        return [finding for one in failed for finding in one.findings if finding.verdict in FAILING]
 
     @property
     def errors(self) -> bool:
@@ -148,7 +148,7 @@ def show_replayed(report: ReplayReport, console: Console, *, details: bool) -> N
                 continue
             console.print(
                 f"       {finding.law} {finding.fingerprint} {finding.planner} ({finding.verdict}): "
-                f"{escape(finding.summary)}{f' ({escape(finding.beside)})' if finding.beside else ''}",
+                f"{escape(finding.sentence)}",
                 soft_wrap=True,
             )
         if one.reason:

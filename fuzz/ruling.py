@@ -52,8 +52,7 @@ _RULINGS: WeakKeyDictionary[Planner, Ruling] = WeakKeyDictionary()
 def ruling_of(planner: Planner) -> Ruling:
     """The rules of a planner. Raises PlannerError."""
     if planner not in _RULINGS:
-        hello = planner.hello()
-        rules = rules_for(hello.version, hello.generation, hello.capabilities)
+        rules = _by_release(planner)
         _RULINGS[planner] = Ruling(rules=rules) if rules is not None else by_answers(planner)
     return _RULINGS[planner]
 
@@ -62,13 +61,16 @@ def ruling_beside(planner: Planner, base: Planner) -> Ruling:
     """The rules of a planner that is compared with ``base``. Where neither names a release they are those of the base:
     what is under test must not choose its own judge. Raises PlannerError.
     """
-    hello, other = planner.hello(), base.hello()
-    if rules_for(hello.version, hello.generation, hello.capabilities) is not None:
-        return ruling_of(planner)
-    ruling = ruling_of(base)
-    if ruling.rules is None or not ruling.asked or hello.generation != other.generation:
+    hello, ruling = planner.hello(), ruling_of(base)
+    own = _by_release(planner) is not None or not ruling.asked
+    if own or ruling.rules is None or ruling.rules.generation != hello.generation:
         return ruling_of(planner)
     return Ruling(rules=adapted(ruling.rules, hello.capabilities), fits=ruling.fits, asked=ruling.asked)
+
+
+def _by_release(planner: Planner) -> RuleSet | None:
+    hello = planner.hello()
+    return rules_for(hello.version, hello.generation, hello.capabilities)
 
 
 def by_answers(planner: Planner) -> Ruling:

@@ -60,6 +60,11 @@ class Finding(Struct, frozen=True, kw_only=True):
     frame: str = ""
     beside: str = ""
 
+    @property
+    def sentence(self) -> str:
+        """What happened, with what to know of the other planner."""
+        return sentence(self.summary, self.beside)
+
 
 class Verdict(Struct, frozen=True, kw_only=True):
     """What is said of one case: the gravest of its findings, or why nothing can be said."""
@@ -67,6 +72,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
     name: VerdictName
     findings: tuple[Finding, ...] = ()
     reason: str = ""
+
+
+def sentence(summary: str, beside: str) -> str:
+    """A summary with what stands beside it."""
+    return f"{summary} ({beside})" if beside else summary
 
 
 def show(value: Any) -> str:

@@ -92,7 +92,7 @@ def test_a_gate_that_could_judge_nothing_is_no_pass(monkeypatch: pytest.MonkeyPa
     assert replayed(monkeypatch, [SILENT, AGREE], gate=False).errors
 
 
-def test_what_failed_is_told_by_the_name_of_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_case_failed_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     report = replayed(monkeypatch, [Verdict(name="regression", findings=(REGRESSION, FIXED)), AGREE])
-    assert report.failing("case 0") == [REGRESSION]
-    assert report.failing("case 1") == []
+    assert report.cases[0].failing == [REGRESSION]
+    assert report.cases[1].failing == []

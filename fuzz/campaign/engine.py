@@ -86,7 +86,7 @@ class _Run:
         self._ledger = Ledger(asked, store, known, state.books if state is not None else None)
         self._state = state
         self._corpus = [order.corpus[at : at + BATCH] for at in range(0, len(order.corpus), BATCH)]
-        if state is not None and state.corpus_batches is not None:
+        if state is not None:
             self._corpus = self._corpus[: state.corpus_batches]
         self._frontier = self._first_frontier()
         self._spent = state.seconds if state is not None else 0.0
@@ -119,6 +119,7 @@ class _Run:
             yield self._resumed()
         self._save(finished=False)
         while self._crew.busy or self._more() or self._begin_to_finish():
+            self._leave_corpus_in_time()
             self._crew.fill(self._next_batch)
             for event in self._crew.delivered():
                 if isinstance(event, Delivered):
@@ -146,13 +147,19 @@ class _Run:
         if self._interrupted() or self._finishing:
             return False
         if self._next < len(self._corpus):
-            if asking.seconds is None or self._elapsed() < CORPUS_SHARE * asking.seconds:
-                return True
-            self._corpus = self._corpus[: self._next]
-            self._save(finished=False)  # before a batch with a later number is drawn: a resumed run counts alike
+            return True
         if asking.seconds is not None and self._elapsed() >= asking.seconds:
             return False
         return asking.cases is None or (self._next - len(self._corpus)) * BATCH < asking.cases
+
+    def _leave_corpus_in_time(self) -> None:
+        """Gives out no more of the corpus once it had its share of the time."""
+        seconds = self._asking.seconds
+        if seconds is None or self._next >= len(self._corpus) or self._elapsed() < CORPUS_SHARE * seconds:
+            return
+        if not self._interrupted():
+            self._corpus = self._corpus[: self._next]
+            self._save(finished=False)  # before a batch with a later number is drawn: a resumed run counts alike
 
     def _next_batch(self) -> Batch | None:
         if not self._more() or self._next >= self._absorbed + LAG * self._asking.jobs:

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from fuzz.known import Known
 from fuzz.pair import PlannerInfo
 from fuzz.store import CASE_ID, FINGERPRINT
-from oracles.compare import FAILING
+from oracles.compare import FAILING, sentence
 from oracles.law import Contract
 
 RANK = {name: place for place, name in enumerate(("regression", "dispute", "unfixed", "fixed"))}
@@ -67,7 +67,7 @@ class Witness(Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """What happened, with what to know of the other planner."""
-        return f"{self.summary} ({self.beside})" if self.beside else self.summary
+        return sentence(self.summary, self.beside)
 
 
 class Started(Struct, frozen=True, kw_only=True, tag="started"):

@@ -48,7 +48,8 @@ def telling(finding: Finding) -> tuple[bool, int]:
     law that says what is wrong before an exception, which may be its consequence, and before a comparison, which only
     says what differs.
     """
-    return finding.verdict not in FAILING, 2 if finding.law in ("G7", "reference") else 1 if finding.error else 0
+    compares = finding.law == "G7" or finding.law.startswith("reference.")
+    return finding.verdict not in FAILING, 2 if compares else 1 if finding.error else 0
 
 
 def choose_finding(findings: tuple[Finding, ...], fingerprint: str | None, identity: str) -> Finding:

@@ -24,7 +24,8 @@ MENDED = finding("G3", "fixed")
     [
         ((REFUSED, LOST), LOST),
         ((DIFFERS, REFUSED), REFUSED),
-        ((finding("reference"), LOST), LOST),
+        ((finding("reference.place", error="ValueError"), REFUSED), REFUSED),
+        ((finding("reference.group"), LOST), LOST),
         ((MENDED, DIFFERS), DIFFERS),
     ],
 )
