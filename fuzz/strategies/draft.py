@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from fuzz.strategies.pages import RELATIONS, relate
+from fuzz.strategies.pages import relate
 from fuzz.strategies.scene import Scene, draw_kind
 from fuzz.strategies.source import Source
 from fuzz.strategies.specs import draw_spec
@@ -18,6 +18,9 @@ Method = Literal["eagle", "eagle3", "mtp", "dflash", "dspark", "draft_model", "n
 Position = Literal["last", "first", "interleaved"]
 
 DRAFT_COUNTS = (1, 1, 2, 3, 5, 8)
+MAX_ALIKE = 4
+"""Layers of a draft that is given as many as the target's first spec has; two such drafts stay within eight."""
+
 DRAFTABLE = ("full", "sliding_window", "mla", "sliding_window_mla", "chunked_local", "mamba", "rswa", "sink", "cross")
 """Kinds that a draft may use. A ring buffer belongs to a compressed target and hidden states to an extraction."""
 
@@ -43,13 +46,14 @@ def draw_draft(source: Source, scene: Scene, stack: Stack) -> Draft:
     if not kinds:
         return _without_layers(source, scene, stack)
     specs = []
+    alike = min(max(1, stack.order.count(0)), MAX_ALIKE)
     for at in range(source.choice((1, 1, 1, 2))):
         spec = draw_draft_spec(source, scene, stack, kinds, must_replicate=scene.mixed and at == 0)
-        specs.append((spec, source.choice(DRAFT_COUNTS)))
+        specs.append((spec, source.choice((*DRAFT_COUNTS, alike))))
     position: Position = source.choice(("last", "last", "last", "first", "interleaved"))
     method = source.choice(methods_for(specs[0][0], position))
     # Drawn for every method: a method that saved a draw would be the simpler one.
-    modules = source.choice((1, 1, min(scene.lookahead, 3)))
+    modules = source.choice((1, min(scene.lookahead, 2), min(scene.lookahead, 3)))
     speculative = Speculative(method=method, tokens=scene.lookahead, modules=modules if method == "mtp" else 1)
     return Draft(tuple(specs), position, speculative)
 
@@ -71,13 +75,13 @@ def draw_draft_spec(
 ) -> Spec:
     """One spec of the draft. Often the target's own, for that is what MTP modules are."""
     base = source.choice(stack.specs)
-    if source.chance(20) and isinstance(base, AttentionSpec) and kind_of(base) in kinds:
+    if source.chance(40) and isinstance(base, AttentionSpec) and kind_of(base) in kinds:
         mode = must_replicate or scene.replicates(source, kind_of(base), draft=True)
         return structs.replace(base, replicated=mode)
     kind = draw_kind(source, kinds)
     mode = must_replicate or scene.replicates(source, kind, draft=True)
     spec = draw_spec(source, scene, kind, replicated=mode)
-    return relate(source, spec, page_bytes(base), source.choice(RELATIONS))
+    return relate(source, spec, page_bytes(base), source.choice(scene.relations))
 
 
 def methods_for(spec: Spec, position: Position) -> tuple[Method, ...]:

@@ -6,13 +6,14 @@ settings, memory. Each uses what is already decided, so no case is drawn to be t
 
 from __future__ import annotations
 
+import math
 import random
 from functools import cache
 
 from msgspec import structs
 
 from fuzz.strategies.draft import NO_DRAFT, Draft, draw_draft
-from fuzz.strategies.layouts import draw_layout
+from fuzz.strategies.layouts import BLOCK_OUTERMOST, draw_layout, resolvable_layouts
 from fuzz.strategies.memory import draw_workers
 from fuzz.strategies.models import draw_model
 from fuzz.strategies.outline import outline
@@ -22,6 +23,7 @@ from fuzz.strategies.source import RandomSource, Source
 from fuzz.strategies.target import Stack, draw_stack
 from fuzz.strategies.vocabulary import Shape
 from oracles.case import Case, Layer, Settings, Spec
+from oracles.geometry import is_prefix_cacheable, span_tokens
 
 DEFAULT_MEMORY = Settings().workers[0].memory
 """Bytes."""
@@ -35,7 +37,9 @@ def draw_case(generator: random.Random, shape: Shape | None = None) -> Case:
 def generate(source: Source, shape: Shape) -> Case:
     """A case from ``source``."""
     scene = draw_scene(source, shape)
-    stack = (draw_model(source, scene) if source.chance(40) else None) or draw_stack(source, scene)
+    # A family says nothing of which layers are replicated; without a draft that is left to ``draw_stack``.
+    published = source.chance(28) and (not scene.mixed or scene.lookahead > 0)
+    stack = (draw_model(source, scene) if published else None) or draw_stack(source, scene)
     draft = draw_draft(source, scene, stack) if scene.lookahead else NO_DRAFT
     places = arrange(stack, draft)
     table, order, drafts = _table(places)
@@ -45,16 +49,33 @@ def generate(source: Source, shape: Shape) -> Case:
         for name, spec, stage, is_draft in zip(_names(drafts), order, stages, drafts, strict=True)
     )
     case = Case(specs=table, layers=layers, settings=draw_settings(source, scene, draft, table))
+    case = _planned(source, scene, case)
     workers = draw_workers(source, case, stage_count, DEFAULT_MEMORY)
     settings = structs.replace(case.settings, workers=workers)
-    if source.chance(15):
+    if source.chance(20):
         blocks = outline(structs.replace(case, settings=settings)).request_blocks
-        override = source.choice((blocks + 1, blocks, blocks + 2, 1, 2, 1000))
+        # Mostly enough: a pool that serves no request is refused, which shows its size and nothing else.
+        override = source.choice((blocks + 1, blocks + 2, 2 * blocks + 1, blocks + 1, 1000, blocks, 1))
         settings = structs.replace(settings, block_override=max(1, override))
     if shape.modes == "any" and source.chance(2):
         # A model without a cache. Decided last, or Hypothesis would take it for the simplest case of all.
         table, layers = (), ()
     return Case(specs=table, layers=layers, settings=settings)
+
+
+def _planned(source: Source, scene: Scene, case: Case) -> Case:
+    """``case``, now and then with a setting changed under which the rough plan expects it to be refused at once: half
+    of such cases show what lies behind the refusal, the others that it is made.
+    """
+    change, layout = source.chance(50), source.choice(BLOCK_OUTERMOST)
+    branch = outline(case).branch if change else None
+    if branch == "not_convertible" and not case.settings.hybrid_manager:
+        return structs.replace(case, settings=structs.replace(case.settings, hybrid_manager=True))
+    if branch == "not_divisible" and scene.shape.vocabulary.layouts and layout in resolvable_layouts(case.specs):
+        return structs.replace(
+            case, settings=structs.replace(case.settings, layout=layout, layout_origin="resolved")
+        )  # fmt: skip
+    return case
 
 
 def arrange(stack: Stack, draft: Draft) -> list[tuple[Spec, bool]]:
@@ -105,9 +126,7 @@ def draw_settings(source: Source, scene: Scene, draft: Draft, table: tuple[Spec,
     """Everything but the workers and the block override."""
     layout, forced = draw_layout(source, table) if scene.shape.vocabulary.layouts else ("LBNHC", False)
     tp = min(64, scene.dcp * (source.choice((1, 2, 4)) if source.chance(30) else 1))
-    unit = None
-    if source.chance(12):
-        unit = source.choice((scene.block_size, 16, scene.block_size * scene.dcp, 24))
+    unit = draw_match_unit(source, scene, table) if source.chance(22) else None
     return Settings(
         dcp=scene.dcp,
         tp=tp,
@@ -115,7 +134,7 @@ def draw_settings(source: Source, scene: Scene, draft: Draft, table: tuple[Spec,
         layout_origin="forced" if forced else "resolved",
         block_size=scene.block_size,
         model_len=scene.model_len,
-        auto_fit=source.chance(15),
+        auto_fit=source.chance(20),
         batched_tokens=source.choice((2048, 8192, 1, 512)) if source.chance(40) else 2048,
         batches_in_flight=source.choice((2, 3)) if source.chance(15) else 1,
         encoder_tokens=source.choice((1500, 1, 4096)) if source.chance(20) else 2048,
@@ -126,3 +145,11 @@ def draw_settings(source: Source, scene: Scene, draft: Draft, table: tuple[Spec,
         prefix_match_unit=unit,
         model_type="deepseek_v4" if source.chance(5) else "kvfuzz",
     )
+
+
+def draw_match_unit(source: Source, scene: Scene, table: tuple[Spec, ...]) -> int:
+    """A prefix-match unit, in tokens: mostly one that divides the spans, for any other is a refusal."""
+    spans = [span_tokens(spec, scene.dcp) for spec in table if is_prefix_cacheable(spec)]
+    common = math.gcd(*spans) or scene.block_size
+    half, quarter = (common // part if common % part == 0 else common for part in (2, 4))
+    return source.choice((common, half, quarter, scene.block_size * scene.dcp, half, 1, 16, 24))

@@ -15,6 +15,10 @@ from oracles.geometry import page_bytes, states_per_block
 BLOCK_COMPACT: tuple[Layout, ...] = ("LBNHC", "LBHNC", "BLHNC", "BLNHC")
 BLOCK_OUTERMOST: tuple[Layout, ...] = ("BLHNC", "BLNHC", "BHLNC")
 LAYOUTS: tuple[Layout, ...] = (*BLOCK_COMPACT, "LHBNC", "BHLNC")
+FORCED: tuple[Layout, ...] = (*BLOCK_COMPACT, "LBNHC", "LBHNC", "LHBNC", "BHLNC")
+"""Layouts drawn against the guard. Mostly those with a layer's blocks together: pages that can be raised to one size
+are then planned, while a layout that keeps a block's heads apart is refused.
+"""
 
 
 def resolvable_layouts(specs: Iterable[Spec]) -> tuple[Layout, ...]:
@@ -39,8 +43,8 @@ def resolvable_layouts(specs: Iterable[Spec]) -> tuple[Layout, ...]:
 def draw_layout(source: Source, specs: Iterable[Spec]) -> tuple[Layout, bool]:
     """(a layout, whether it is forced on the planner against its guard)."""
     fit = resolvable_layouts(specs)
-    if source.chance(30):
-        layout = source.choice(LAYOUTS)
+    if source.chance(36):
+        layout = source.choice(FORCED)
         # A forced layout that the guard would accept is a resolved one by another name.
         return layout, layout not in fit
     return source.choice(fit), False

@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import structs
 
 from fuzz.strategies.source import Source
-from oracles.case import MambaSpec, Spec
+from oracles.case import AttentionSpec, MambaSpec, Spec, is_latent
 from oracles.geometry import content_bytes, page_bytes, states_per_block, stride_alignment, with_block_size
 
 Relation = Literal[
@@ -27,28 +27,33 @@ FACTORS = (2, 4, 3, 8, 9, 5)
 MAX_BLOCK = 1 << 14
 """Tokens. Solving for a block size stops here; larger ones appear in no model."""
 
+MAX_HEADS = 128
+"""Heads. Solving for heads stops here."""
+
 MAX_PAGE = 1 << 32
 """Bytes. Four times the largest page published; keeps multiples of multiples in bounds."""
 
 
 def relate(source: Source, spec: Spec, page: int, relation: Relation) -> Spec:
     """``spec`` with its page in ``relation`` to ``page`` bytes, or unchanged when that cannot be had."""
+    # Through the heads the block stays, so that pages of several sizes can still be of one type.
+    by_heads = source.chance(30)
     if relation == "free":
         return spec
     if relation == "coprime":
         return _coprime(spec, page)
     if relation == "divides":
         parts = [page // factor for factor in FACTORS if page % factor == 0]
-        return _exact(spec, source.choice(parts)) if parts else spec
+        return _exact(spec, source.choice(parts), by_heads=by_heads) if parts else spec
     if relation == "multiple":
-        return _exact(spec, min(page * source.choice(FACTORS[:4]), MAX_PAGE))
+        return _exact(spec, min(page * source.choice(FACTORS[:4]), MAX_PAGE), by_heads=by_heads)
     if relation == "just_fits":
         return _padded_to(spec, page, spare=1)
     if relation == "byte_more":
         return _padded_to(spec, page + 1, spare=0)
     if relation == "byte_less":
         return _padded_to(spec, page - 1, spare=0)
-    exact = _exact(spec, page)
+    exact = _exact(spec, page, by_heads=by_heads)
     if relation == "token_off" and not isinstance(exact, MambaSpec):
         return _block(exact, exact.block_size + (1 if exact.block_size == 1 or source.chance(50) else -1))
     return exact
@@ -66,9 +71,13 @@ def _block(spec: Spec, block_size: int) -> Spec:
     return changed if states_per_block(changed) and stride_alignment(changed) else spec
 
 
-def _exact(spec: Spec, page: int) -> Spec:
-    """A page of exactly ``page`` bytes, by block size where a whole number of tokens gives it, else by padding."""
+def _exact(spec: Spec, page: int, *, by_heads: bool = False) -> Spec:
+    """A page of exactly ``page`` bytes, by block size or heads where a whole number gives it, else by padding."""
     natural = _natural(spec)
+    if by_heads and isinstance(natural, AttentionSpec) and not is_latent(natural) and natural.num_head_slots is None:
+        heads, rest = divmod(page * natural.num_kv_heads, page_bytes(natural))
+        if not rest and 1 <= heads <= MAX_HEADS:
+            return structs.replace(natural, num_kv_heads=heads)
     if isinstance(natural, MambaSpec):
         return _padded_to(natural, page, spare=0)
     held = page_bytes(natural)

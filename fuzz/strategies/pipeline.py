@@ -10,7 +10,7 @@ from fuzz.strategies.source import Source
 def draw_stages(source: Source, order: Sequence[int], drafts: Sequence[bool]) -> tuple[list[int], int]:
     """(the stage of each layer, the number of stages). ``order`` tells which spec each layer uses."""
     count = len(order)
-    if count == 0 or not source.chance(25):
+    if count == 0 or not source.chance(33):
         return [0] * count, 1
     # Seldom a stage with nothing: releases up to 0.33 divide by zero there, and a few witnesses are enough.
     deal = _empty if source.chance(4) else source.choice((_even, _cut, _by_spec, _draft_alone))

@@ -83,7 +83,7 @@ def draw_spec(source: Source, scene: Scene, kind: str, *, replicated: bool, bloc
         fields["sink_len"] = source.choice((None, 4, 128))
     elif kind == "circular_buffer":
         fields["block_size"] = source.choice(RINGS)
-    drawn = [pick(source, QUIRKS, scene.quirks) for _ in range(source.choice((0, 0, 0, 1, 1, 2)))]
+    drawn = [pick(source, QUIRKS, scene.quirks) for _ in range(source.choice(scene.density))]
     for quirk in sorted(drawn, key=LAST.__contains__):
         if quirk in ATTENTION_QUIRKS:
             ATTENTION_QUIRKS[quirk](source, scene, kind, fields)
