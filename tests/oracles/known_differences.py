@@ -32,6 +32,7 @@ KNOWN: dict[Key, str] = {
     (GROUP, REFUSED, "AssertionError", "merge"): "sink-merge-drops-tokens-per-state",
     (GROUP, "groups[].wrapper", "", ""): "sink-merge-drops-tokens-per-state",
     (GROUP, REFUSED, "ValueError", "merge_window_sizes"): "two-windows-without-hybrid-manager",
+    (GROUP, "group.refusal.type", "ValueError", "merge_window_sizes"): "two-windows-without-hybrid-manager.forced",
     (GROUP, REFUSED, "ValueError", "_get_kv_cache_groups_uniform_page_size"): "hidden-states-alone",
     (GROUP, "groups[].spec.sliding_window", "", ""): "mla-forgets-recorded-window",
     (GROUP, "groups[].spec.attention_chunk_size", "", ""): "mla-forgets-recorded-chunk",

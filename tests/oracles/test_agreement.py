@@ -55,7 +55,7 @@ def differences(address: str, seeds: int) -> tuple[dict[Key, str], int]:
 def test_the_reference_agrees_but_for_understood_faults(address: str) -> None:
     found, compared = differences(address, SEEDS)
     assert {key: words for key, words in found.items() if key not in KNOWN} == {}
-    assert compared >= SEEDS // 5
+    assert compared >= SEEDS // 6
 
 
 def test_every_understood_difference_has_its_case() -> None:
