@@ -167,10 +167,10 @@ def test_a_finding_is_asked_again_of_the_planners_that_showed_it(tmp_path: Path)
     assert "asked: unpatched installed, patched installed\n" in other.stdout
 
 
-def test_a_run_whose_time_the_corpus_takes_does_not_count(tmp_path: Path) -> None:
-    done = kvfuzz("run", "--time", "0.1s", "--seed", "1", "--no-requests", "--no-canary", folder=tmp_path)
+def test_a_run_whose_time_is_too_short_for_a_case_does_not_count(tmp_path: Path) -> None:
+    done = kvfuzz("run", "--time", "0.0001s", "--seed", "1", "--no-requests", "--no-canary", folder=tmp_path)
     assert done.returncode == 3, done.stdout
-    assert "no case was drawn, the corpus took all the time" in done.stdout
+    assert "no case was drawn" in done.stdout
 
 
 def test_a_store_of_ones_own_is_named_in_the_line_that_asks_again(tmp_path: Path) -> None:

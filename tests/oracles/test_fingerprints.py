@@ -55,7 +55,7 @@ def rules(unpatched: Planner) -> RuleSet:
 @pytest.fixture(scope="module")
 def clean_cases(unpatched: Planner, rules: RuleSet) -> list[Case]:
     """Cases that vLLM plans without fault, so that whatever is found is the planted one."""
-    drawn = [draw_case(random.Random(f"fingerprints {seed}"), SMALL) for seed in range(1500)]
+    drawn = [draw_case(random.Random(f"fingerprints {seed}"), SMALL) for seed in range(2000)]
     cases = [c for c in drawn if c.layers and c.settings.layout_origin == "resolved"]
     answers = unpatched.ask([Question(case) for case in cases])
     return [

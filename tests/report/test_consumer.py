@@ -80,6 +80,9 @@ def test_a_cut_off_run_is_told_as_far_as_it_came(told: Told, summary: Summary) -
     assert conclusion(Summary(nothing_drawn=True)) == (
         "The run does not count: no case was drawn. Give it more with --time."
     )
+    assert conclusion(Summary(nothing_drawn=True, cases=2)) == (
+        "The run does not count: no case was drawn, the corpus took all the time. Give it more with --time."
+    )
     assert conclusion(cut) == "Interrupted: 1 finding needs attention."
 
 
